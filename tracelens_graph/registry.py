@@ -110,6 +110,7 @@ THEMES: Mapping[str, str] = {
     "timeline": "When the GPU worked",
     "idle": "When it did not, and why",
     "serving": "The steps of a server",
+    "identification": "What replayed kernels are, inferred without a capture",
     "ops": "What the GPU's time is charged to: ops, arguments, passes, programs",
     "kernels": "Kernels, copies, graphs",
     "launches": "Calls that launch, and GPU work without one",

@@ -120,3 +120,10 @@ def test_a_damaged_capture_does_not_hinder_the_others(tmp_path: Path, details: b
     found = outcomes(g, run.ranks[0].truth)
     assert found["right"]
     assert not found["wrong"] + found["unjoined"]
+
+
+def test_replays_that_run_alike_in_another_order_are_each_looked_at(tmp_path: Path) -> None:
+    # One replay lacks the write of the cache of the first layer, another that of the second, on a stream of its own.
+    settings = {"engine": "sglang", "experts": 8, "layers": 2, "steps": 15, "arrivals": 0, "streams": 3}
+    g, rank = joined(tmp_path, seed=70253, platform="rocm", annotations="native", lost=0.01, **settings)
+    assert not outcomes(g, rank.truth)["wrong"]

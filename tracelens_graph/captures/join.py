@@ -133,7 +133,7 @@ def _matched(core: Core, replays: Sequence[Replay], graphs: Sequence[CapturedGra
     patterns = [pattern_of(core, replay.rows, words) for replay in replays]
     found: list[Match | None] = [None] * len(replays)
     for group, expected in _alike(replays, patterns, graphs):
-        known: dict[tuple[bytes, bytes], Match | None] = {}
+        known: dict[tuple[bytes, ...], Match | None] = {}
         different = list({patterns[at].key: patterns[at] for at in group}.values())
         reference = reference_of(core, different, max(map(len, graphs), default=0))
         size = max((replays[at].size or 0 for at in group), default=0)
@@ -143,7 +143,8 @@ def _matched(core: Core, replays: Sequence[Replay], graphs: Sequence[CapturedGra
             continue
         for at in group:
             key = patterns[at].key
-            if key not in known:
+            # Of replays that lack events times tell them apart, so each is looked at.
+            if key not in known or len(patterns[at].rows) < len(reference):
                 known[key] = _match(patterns[at], reference, best, others)
             found[at] = known[key]
     return found
@@ -172,7 +173,7 @@ def _alike(
         turns = {rank: [graph for graph in own if graph.rank == rank] for rank in {graph.rank for graph in own}}
         for turn, at in enumerate(members):
             placed = [one[turn] for one in turns.values() if step >= 0 and len(one) == len(members)]
-            key = (captured, turn if placed else -1, () if step >= 0 and placed else patterns[at].key)
+            key = (captured, turn if placed else -1, () if step >= 0 and placed else patterns[at].key[:2])
             groups.setdefault(key, []).append(at)
             expected[key] = placed or own
     yield from ((members, expected[key]) for key, members in groups.items())

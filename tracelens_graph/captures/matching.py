@@ -57,9 +57,9 @@ class Pattern:
     start: Ns
 
     @property
-    def key(self) -> tuple[bytes, bytes]:
-        """Equal for replays that fit equally."""
-        return self.token.tobytes(), self.stream.tobytes()
+    def key(self) -> tuple[bytes, ...]:
+        """Equal for replays that fit equally, if none of their events was lost."""
+        return self.token.tobytes(), self.stream.tobytes(), self.order.tobytes()
 
 
 @dataclass(frozen=True, eq=False)
