@@ -397,6 +397,13 @@ def test_known_rates() -> None:
     assert found.won_us == pytest.approx(60)
 
 
+def test_each_call_has_its_own_roof() -> None:
+    """The first of four calls takes 10 us at its roof, all together 48 us: as much work as of 4.8 such calls."""
+    found = reached(row(**{"Roofline Time (µs)_mean": 12.0}))
+    assert (found.percent_of_roof, found.won_us) == (pytest.approx(48), pytest.approx(52))
+    assert found.tb_s == pytest.approx(4.8 * 2**20 / 100e-6 / 1e12)
+
+
 def test_what_is_not_known() -> None:
     assert reached(row(**{"Kernel Time (µs)_sum": 0.0})) == Reached(None, None, None, None)
     found = reached({"Kernel Time (µs)_sum": 5.0, "operation_count": 1, "GFLOPS": 0.0, "Data Moved (MB)": None})
