@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -127,3 +130,62 @@ def test_replays_that_run_alike_in_another_order_are_each_looked_at(tmp_path: Pa
     settings = {"engine": "sglang", "experts": 8, "layers": 2, "steps": 15, "arrivals": 0, "streams": 3}
     g, rank = joined(tmp_path, seed=70253, platform="rocm", annotations="native", lost=0.01, **settings)
     assert not outcomes(g, rank.truth)["wrong"]
+
+
+# --- replays of one size that differ -----------------------------------------------------------------------------
+
+
+def changed_and_joined(
+    folder: Path, change: Callable[[list[list[dict[str, Any]]]], list[dict[str, Any]]], **settings: Any
+) -> tuple[Graph, dict[str, Any]]:
+    """A server's trace, joined after a change of its replays, each given by its kernels; the change says which go."""
+    run = simulate(steps=15, layers=4, sizes=(16,), **settings)
+    write(run, folder, traces_only=True)
+    trace = json.loads(gzip.decompress((folder / "rank0.json.gz").read_bytes()))
+    launches = {one["args"]["correlation"] for one in trace["traceEvents"] if "GraphLaunch" in one["name"]}
+    replays: dict[int, list[dict[str, Any]]] = {}
+    for one in sorted(trace["traceEvents"], key=lambda event: float(event.get("ts", 0))):
+        if one.get("cat") == "kernel" and one["args"]["correlation"] in launches:
+            replays.setdefault(one["args"]["correlation"], []).append(one)
+    gone = {id(one) for one in change(list(replays.values()))}
+    trace["traceEvents"] = [one for one in trace["traceEvents"] if id(one) not in gone]
+    (folder / "rank0.json.gz").write_bytes(gzip.compress(json.dumps(trace).encode(), 1))
+    return load(folder / "rank0.json.gz", capture=folder / "capture"), run.ranks[0].truth
+
+
+@pytest.mark.parametrize("platform", ["nvidia", "rocm"])
+def test_streams_that_interleave_in_another_way_are_joined_all_the_same(tmp_path: Path, platform: str) -> None:
+    def later(replays: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+        for one in (one for kernels in replays[::2] for one in kernels if one["args"]["stream"] != 7):
+            one["ts"] = round(one["ts"] + 3, 3)
+        return []
+
+    g, truth = changed_and_joined(tmp_path, later, platform=platform, streams=3, seed=87)
+    found = outcomes(g, truth)
+    assert len(found["right"]) > 500
+    assert not found["wrong"] + found["unjoined"]
+
+
+@pytest.mark.parametrize("platform", ["nvidia", "rocm"])
+def test_replays_of_a_graph_that_was_not_captured_are_joined_with_nothing(tmp_path: Path, platform: str) -> None:
+    def draft(replays: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+        return [one for kernels in replays[1::2] for one in kernels[15:-2]]  # first layer, end
+
+    g, _ = changed_and_joined(tmp_path, draft, platform=platform, seed=4)
+    target, drafts = g.info.replays
+    assert target.joined == target.gpu_events == target.calls * len(target.launches)
+    assert drafts.gpu_events == 17 * len(drafts.launches) > 0
+    assert (drafts.file, drafts.joined) == ("", 0)
+
+
+@pytest.mark.parametrize("place", [5, 8, 11])
+def test_an_odd_replay_spoils_no_other(tmp_path: Path, place: int) -> None:
+    def swapped(replays: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+        one, two = replays[0][place : place + 2]
+        one["name"], two["name"] = two["name"], one["name"]
+        return []
+
+    g, truth = changed_and_joined(tmp_path, swapped, seed=4)
+    found = outcomes(g, {**truth, "replays": truth["replays"][1:]})
+    assert len(found["right"]) > 500
+    assert not found["wrong"] + found["unjoined"]

@@ -16,6 +16,7 @@ from tracelens_graph.captures.matching import (
     Reference,
     Vocabulary,
     fit,
+    is_alike,
     pattern_of,
     reference_of,
     replayed,
@@ -29,7 +30,7 @@ from tracelens_graph.graph.info import ReplayedGraph, TraceInfo
 from tracelens_graph.graph.instances import Instance, with_instances
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.schema import GPU_KINDS, Flag, Kind, OwnerRule
-from tracelens_graph.utils.arrays import Rows
+from tracelens_graph.utils.arrays import Mask, Rows
 
 _SIZES = (
     re.compile(r"\bbs=(\d+)"),
@@ -96,14 +97,14 @@ class Match:
         call: of each GPU event, in row order, the position of its captured call, -1 for none.
         doubtful: how many of them fit another call as well.
         implausible: how many were left out, as they cannot be the work of the op that they stand for.
-        others: how many other captured graphs the replay fits equally.
+        others: other captured graphs that the replay fits equally, and that say something else.
     """
 
     fit: Fit
     call: Rows
     doubtful: int
     implausible: int
-    others: int
+    others: list[CapturedGraph]
 
     @property
     def graph(self) -> CapturedGraph:
@@ -133,20 +134,24 @@ def _matched(core: Core, replays: Sequence[Replay], graphs: Sequence[CapturedGra
     patterns = [pattern_of(core, replay.rows, words) for replay in replays]
     found: list[Match | None] = [None] * len(replays)
     for group, expected in _alike(replays, patterns, graphs):
-        known: dict[tuple[bytes, ...], Match | None] = {}
-        different = list({patterns[at].key: patterns[at] for at in group}.values())
-        reference = reference_of(core, different, max(map(len, graphs), default=0))
         size = max((replays[at].size or 0 for at in group), default=0)
         large_enough = [graph for graph in graphs if graph.batch_size is None or graph.batch_size >= size]
-        best, others = _best(reference, expected, large_enough, words, core.info.rank)
-        if best is None:
-            continue
-        for at in group:
-            key = patterns[at].key
-            # Of replays that lack events times tell them apart, so each is looked at.
-            if key not in known or len(patterns[at].rows) < len(reference):
-                known[key] = _match(patterns[at], reference, best, others)
-            found[at] = known[key]
+        candidates = [expected, large_enough]
+        for _ in range(_UNLIKE):
+            reference, best, others = _best(core, [patterns[at] for at in group], candidates, words)
+            places = _places([patterns[at] for at in group], reference)
+            left = []
+            for at, place in zip(group, places, strict=True):
+                if place is None:
+                    left.append(at)
+                elif best is not None:
+                    found[at] = _match(patterns[at], place, best, others)
+            if not left:
+                break
+            # What is unlike the replays of a graph is of another one: of a draft model, or of none that was captured.
+            group = left
+            if best is not None:
+                candidates = [[one for one in some if not one.says_the_same(best.graph)] for some in candidates]
     return found
 
 
@@ -180,26 +185,59 @@ def _alike(
 
 
 def _best(
-    reference: Reference, expected: Sequence[CapturedGraph], graphs: Sequence[CapturedGraph], words: Vocabulary,
-    rank: int | None,
-) -> tuple[Fit | None, int]:  # fmt: skip
-    """The best fit of a reference, and how many other graphs fit equally and say something else.
+    core: Core, group: Sequence[Pattern], candidates: Sequence[Sequence[CapturedGraph]], words: Vocabulary
+) -> tuple[Reference, Fit | None, list[CapturedGraph]]:
+    """A reference for replays, its best fit, and the other graphs that fit equally and say something else.
+
+    What most replays ran counts, so that an odd one spoils no other. Where that is not the whole graph, all replays are
+    put together, and the better of both is taken.
+    """
+    votes = Counter(one.key[:2] for one in group)
+    different = sorted({one.key[:2]: one for one in group}.values(), key=lambda one: -votes[one.key[:2]])
+    longest = max((len(graph) for some in candidates for graph in some), default=0)
+    found = []
+    for patterns in (different[:1], different):
+        reference = reference_of(core, patterns, longest)
+        found.append((reference, *_best_fit(reference, candidates, words, core.info.rank)))
+        if len(different) == 1 or (found[0][1] is not None and found[0][1].is_whole):
+            return found[0]
+    return max(found[::-1], key=lambda one: (one[1] is not None, one[1].score if one[1] else 0))
+
+
+def _best_fit(
+    reference: Reference, candidates: Sequence[Sequence[CapturedGraph]], words: Vocabulary, rank: int | None
+) -> tuple[Fit | None, list[CapturedGraph]]:
+    """The best fit of a reference, and the other graphs that fit equally and say something else.
 
     Graphs that it is not expected to be of are tried where it fits none of those that it should be of.
     """
-    for candidates in (expected, graphs):
-        fits = [one for one in (fit(reference, graph, words) for graph in candidates) if one.fits]
+    for graphs in candidates:
+        fits = [one for one in (fit(reference, graph, words) for graph in graphs) if one.fits]
         if fits:
             score = max(one.score for one in fits)
             best = [one for one in fits if one.score == score]
             best.sort(key=lambda one: one.graph.rank != rank)
-            same = [one for one in best if (one.graph.rank == rank) == (best[0].graph.rank == rank)]
-            return best[0], sum(not one.graph.says_the_same(best[0].graph) for one in same[1:])
-    return None, 0
+            same = [one.graph for one in best if (one.graph.rank == rank) == (best[0].graph.rank == rank)]
+            return best[0], [one for one in same[1:] if not one.says_the_same(best[0].graph)]
+    return None, []
 
 
-def _match(pattern: Pattern, reference: Reference, best: Fit, others: int) -> Match:
-    at, doubtful = replayed(pattern, reference)
+def _places(group: Sequence[Pattern], reference: Reference) -> list[tuple[Rows, Mask] | None]:
+    """Of each replay the places of its events in the reference, and which are doubtful; None where it is unlike it."""
+    votes = Counter(one.key[:2] for one in group)
+    known: dict[tuple[bytes, ...], tuple[Rows, Mask] | None] = {}
+    found = []
+    for one in group:
+        # Of replays that lack events times tell them apart, so each is looked at.
+        if one.key not in known or len(one.rows) < len(reference):
+            at, doubtful = replayed(one, reference)
+            known[one.key] = (at, doubtful) if is_alike(at, len(reference), votes[one.key[:2]] > 1) else None
+        found.append(known[one.key])
+    return found
+
+
+def _match(pattern: Pattern, place: tuple[Rows, Mask], best: Fit, others: list[CapturedGraph]) -> Match:
+    at, doubtful = place
     call = np.append(best.call, -1)[at]
     unsure = (doubtful | np.append(best.doubtful, False)[at]) & (call >= 0)
     left_out = int(np.count_nonzero(np.append(best.implausible, False)[at]))
@@ -245,7 +283,7 @@ def _outcome(
     return replace(
         found, lost=lost.total(), extra=extra.total(), lost_names=dict(lost.most_common(_NAMED)),
         extra_names=dict(extra.most_common(_NAMED)), file=graph.file, graph=graph.number,
-        batch_size=graph.batch_size, mode=graph.mode, calls=len(graph), rule=best.fit.rule, others=best.others,
+        batch_size=graph.batch_size, mode=graph.mode, calls=len(graph), rule=best.fit.rule, others=len(best.others),
         note=_of_other_rank(core, graph),
     )  # fmt: skip
 
@@ -265,5 +303,7 @@ def _of_other_rank(core: Core, graph: CapturedGraph) -> str:
     return f"captured by rank {graph.rank}, replayed by rank {core.info.rank}"
 
 
+_UNLIKE = 4
+"""Graphs of one size that are looked for: that of most replays, then those of what is unlike them."""
 _NAMED = 20
 """Names of lost and of additional kernels that are kept."""

@@ -33,6 +33,8 @@ _LOOKED_UP = 8
 """Those of them whose arguments are looked up in the file."""
 _ALIKE = 0.8
 """Share of a replay that has to be in a reference, and of a reference that has to be captured, to belong there."""
+_ALIKE_WITH_LOSSES = 0.5
+"""Share of a reference that has to be in a replay that is like no other: what is lost differs from one to the next."""
 _ALIKE_IN_KIND = 0.9
 """The same where kernels and calls are compared by kind alone."""
 _IMPLAUSIBLE = 0.1
@@ -111,6 +113,11 @@ class Fit:
         """Number of joined events, less what is left over on either side."""
         joined = int(np.count_nonzero(self.call >= 0))
         return 3 * joined - len(self.call) - len(self.graph)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether each event and each captured call are joined."""
+        return len(self.call) == len(self.graph) and bool((self.call >= 0).all())
 
     @property
     def fits(self) -> bool:
@@ -285,6 +292,19 @@ def replayed(one: Pattern, of: Reference) -> tuple[Rows, Mask]:
     in_rows, unsure = np.empty_like(found), np.empty_like(doubtful)
     in_rows[one.order], unsure[one.order] = found, doubtful
     return in_rows, unsure
+
+
+def is_alike(at: Rows, size: int, is_repeated: bool) -> bool:
+    """Whether a replay is of the graph of a reference: its events are there, and what is there is in it, up to its end.
+
+    Args:
+        at: place of each of its events in the reference, -1 for none.
+        size: length of the reference.
+        is_repeated: whether another replay ran exactly the same.
+    """
+    placed = int(np.count_nonzero(at >= 0))
+    up_to = max(int(at.max(initial=-1)) + 1, size // 2)
+    return placed >= _ALIKE * len(at) and placed >= (_ALIKE if is_repeated else _ALIKE_WITH_LOSSES) * up_to
 
 
 def _placed(one: Pattern, of: Reference) -> tuple[Rows, Mask]:
