@@ -138,14 +138,15 @@ def part(name: str, tokens: int, width: int, experts: int, context: CallContext)
 
 
 def test_products_of_gpt_oss_on_an_mi300x() -> None:
-    """TraceLens has these figures of a decode step of gpt-oss-20b, 32 tokens, without a byte of scale for 32 weights."""
+    """TraceLens has these figures of a decode step of gpt-oss-20b, 32 tokens, without scales: a byte for 32 weights."""
     scales = experts_touched(32, 4, 32) * 3072 * 3072 / 32 / 2**20
     topk = ("TopK", call((BF16, (32, 32)), 4))
     up = part("moe_triton_unfused_up", 32, 3072, 32, CallContext((f"{OGS}_swiglu",), inside=topk))
     assert (up.flops, up.bytes and up.bytes / 2**20) == (4_831_838_208, pytest.approx(284.9228269331473 + 2 * scales))
     down = part("moe_triton_unfused_down", 32, 3072, 32, CallContext((OGS,)))
     assert down.flops == 2_415_919_104
-    assert down.bytes and down.bytes / 2**20 == pytest.approx(142.93016346657365 + scales)
+    assert down.bytes is not None
+    assert down.bytes / 2**20 == pytest.approx(142.93016346657365 + scales)
     # Weights of 4 bits are unpacked, and multiplied in the tokens' type.
     assert (down.compute_spec, down.params["weight_dtype"], down.params["gated"]) == ("matrix_bf16", "FP4", False)
     fewer = part("moe_triton_unfused_down", 32, 3072, 32, CallContext((OGS,), inside=("TopK", call(None, 2))))

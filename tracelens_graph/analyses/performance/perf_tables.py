@@ -30,7 +30,13 @@ from tracelens_graph.analyses.shared.call_columns import (
     thread_labels,
 )
 from tracelens_graph.analyses.shared.call_stacks import NOT_FOUND, call_stacks, entry_points
-from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, IS_RECOMPUTE, SHARE, gpu_classes, is_in_tracelens_layout
+from tracelens_graph.analyses.shared.gpu_work import (
+    COMMUNICATION,
+    IS_RECOMPUTE,
+    SHARE,
+    gpu_classes,
+    is_in_tracelens_layout,
+)
 from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, shares
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.extensions.extension import extension_of

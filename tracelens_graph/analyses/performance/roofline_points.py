@@ -204,9 +204,7 @@ BELOW_ROOF = TableSchema(
         "bound": Column.text("what bounds it at the roof: compute or memory", "bound"),
         "calls": Column.count("calls with these arguments", "calls"),
         "time_ms": Column.total("sum of the durations of their GPU work", "ms", "time ms", compared="main"),
-        "percent_of_roof": Column(
-            "time at the roof, each call's own, as share of the time", "%", heading="% of roof"
-        ),
+        "percent_of_roof": Column("time at the roof, each call's own, as share of the time", "%", heading="% of roof"),
         "mean_percent_of_roof": Column(
             "mean over calls of the time at the roof as share of the call's: short calls count as much as long ones",
             "%",
@@ -214,9 +212,7 @@ BELOW_ROOF = TableSchema(
             drop_priority=0,
         ),
         "flops_per_byte": Column("operations per byte moved", "FLOP/B", heading="FLOP/B", drop_priority=2),
-        "could_be_won_ms": Column.total(
-            "the time less that at the roof, each call's own", "ms", "could be won ms"
-        ),
+        "could_be_won_ms": Column.total("the time less that at the roof, each call's own", "ms", "could be won ms"),
         "uid": Column.instance("uid of the first call"),
     },
     counts="call",

@@ -377,7 +377,7 @@ def _faster_note(took: np.ndarray, roof: np.ndarray, is_attention: Mask) -> list
     return [
         f"{int(fast.sum()):,} of {len(took):,} calls took less time than at the roof "
         f"({took[fast].sum() / 1e6:,.3f} ms): their data lay in a cache, or the device is another"
-        + (f"; {attention:,} are of attention, which may see a part of the keys only, {WINDOWED}" if attention else "")
+        + (f"; attention ({attention:,} of them) may see a part of the keys only, {WINDOWED}" if attention else "")
     ]
 
 
