@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,8 +15,10 @@ from tracelens_graph.analyses.diagnosis.finding import Finding, Severity, brief,
 from tracelens_graph.analyses.serving.gaps import host_parts_between
 from tracelens_graph.analyses.serving.iterations import BETWEEN, Served, served_in
 from tracelens_graph.analyses.serving.phases import phases, step_costs
+from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.user_code import line_names, shown_name
 from tracelens_graph.graph.window import Window
+from tracelens_graph.schema import PYTHON_KINDS
 
 _ASK, _ASK_STEPS = "tracelens-graph ask phases TRACE", "tracelens-graph ask iterations TRACE"
 
@@ -35,6 +39,10 @@ _TOKENS: Mapping[str, str] = {
     "prefill": " of a prompt", "mixed": " of prompts and answers", "decode": " of an answer"
 }  # fmt: skip
 """Phase -> what its tokens are of."""
+
+_PACKAGES: Mapping[str, str] = {"vllm": "vLLM", "sglang": "SGLang", "atom": "ATOM", "xfuser": "xDiT"}
+_PACKAGE = re.compile(rf"(?:^|/)({'|'.join(_PACKAGES)})/\S+\.py\(")
+"""Packages of engines -> the engines, and how functions of Python of theirs are named."""
 
 _IDLE_TOPICS = {"synchronization", "python", "launches", "unrecorded", "unexplained"}
 """Causes of idle time that the gaps between steps explain better."""
@@ -71,13 +79,23 @@ def _steps(served: Served, rows: Mapping[str, Mapping[str, Any]], costs: Mapping
         lead.append(f"{phase} is {' and '.join(top)}" if top else "")
     if prompt := costs.get(("mixed", "context token")) or costs.get(("prefill", "context token")):
         evidence["prompt_token_us"] = prompt["ns"] / 1e3
-    engine = next((batch.engine for batch in served.batches if batch.engine), "")
+    engine = _engine(served)
     text = f"A server's steps{f' ({engine})' if engine else ''}: {'; '.join(texts)}"
     if any(lead):
         text += f". By GPU time {', '.join(filter(None, lead))}"
     return Finding(
         "server", text, {name: value for name, value in evidence.items() if value is not None}, ask_next=_ASK
     )
+
+
+def _engine(served: Served) -> str:
+    """The engine whose files most functions are of, else that of the annotations; empty if neither shows one."""
+    core = served.window.core
+    functions = np.unique(core.columns.name[is_kind(core.columns.kind, PYTHON_KINDS)]).tolist()
+    of_functions = Counter(match[1] for code in functions if (match := _PACKAGE.search(core.names[code])))
+    if of_functions:
+        return _PACKAGES[of_functions.most_common(1)[0][0]]
+    return next((batch.engine for batch in served.batches if batch.engine), "")
 
 
 def _phase_text(phase: str, row: Mapping[str, Any]) -> str:
@@ -158,8 +176,8 @@ def _fixed(costs: Mapping[Any, Mapping[str, Any]]) -> Iterator[Finding]:
     if fixed is None or not limits.FIXED_PERCENT <= fixed["percent"] <= 100 or fixed["ns"] < 3 * fixed["std_error"]:
         return
     text = (
-        f"{shown_ms(fixed['ns'])} of a decode step, {fixed['percent']:.0f} % of its GPU time, do not depend on the size "
-        f"of the batch (standard error {shown_ms(fixed['std_error'])})"
+        f"{shown_ms(fixed['ns'])} of a decode step, {fixed['percent']:.0f} % of its GPU time, do not depend on the size"
+        f" of the batch (standard error {shown_ms(fixed['std_error'])})"
     )
     evidence = {
         "fixed_us": fixed["ns"] / 1e3, "std_error_us": fixed["std_error"] / 1e3, "r2": fixed["r2"],
