@@ -227,12 +227,15 @@ def test_the_headline_names_what_the_host_did_between_steps() -> None:
     assert mean_us == pytest.approx(tokens * float(server.evidence["decode_token_us"]))
     # The planted gaps lie before some decode steps, and are not what a prompt costs.
     (prompts,) = (one for one in found if one.topic == "server_prompts")
-    device, is_decode = served_in(core).device_ms, np.array(truth["iterations"]["phase"]) == "decode"
+    device, is_decode = (
+        served_in(core).device_ms,
+        np.array([PHASE[one] for one in truth["iterations"]["phase"]]) == "decode",
+    )
     assert prompts.evidence["ratio"] == pytest.approx(np.median(device[~is_decode]) / np.median(device[is_decode]))
 
 
 def products(name: str) -> list[dict[str, Any]]:
-    """A step of a server, or other range, that computes for three products of which the longest is not of the usual op."""
+    """A step of a server, or other range, with three products; the longest is not of the usual op."""
     work = [("aten::mm", 0, 2_900), ("aten::mm", 20, 2_900), ("aten::addmm", 40, 3_000)]
     events = [span("user_annotation", name, 0, 70)]
     for place, (op, at, dur) in enumerate(work):

@@ -145,13 +145,15 @@ def _gaps(account: Account, served: Served) -> Iterator[Finding]:
 def _prompts(served: Served, rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
     with_prompts = np.isin(served.phases, ("prefill", "mixed"))
     share = sum(rows[phase]["percent_of_device"] for phase in ("prefill", "mixed") if phase in rows)
-    count, decode = int(with_prompts.sum()), served.device_ms[served.phases == "decode"]
-    if not len(decode) or not count or share < limits.WORTH_REPORTING_PERCENT:
+    known = np.isfinite(served.device_ms)
+    decode = served.device_ms[(served.phases == "decode") & known]
+    count, prompts = int(with_prompts.sum()), served.device_ms[with_prompts & known]
+    if not len(decode) or not len(prompts) or share < limits.WORTH_REPORTING_PERCENT:
         return
     # Medians, so that one long gap behind a step is not taken for the work of prompts.
-    usual, median = float(np.nanmedian(decode)), float(np.nanmedian(served.device_ms[with_prompts]))
+    usual, median = float(np.median(decode)), float(np.median(prompts))
     ratio = median / usual if usual > 0 else 0.0
-    if not ratio >= limits.STALL_RATIO:
+    if ratio < limits.STALL_RATIO:
         return
     text = f"Prompts hold answers up: {count:,} steps with prompts take {ratio:.1f} times a decode step (medians)"
     if count == 1:
