@@ -62,8 +62,8 @@ def known_model(other: Core, wanted: Iterable[Place]) -> KnownModel:
         known = {way_of(place) for place, has_op in zip(read, has_ops.tolist(), strict=True) if has_op}
         found += [(len(ways & known), rows, read)] if read else []
         alike = max(alike, len(ways & {way_of(place) for place in read}))
-    shared, rows, places_ = max(found, key=lambda one: one[0], default=(0, None, []))
-    if rows is None or shared < _SAME_MODEL * len(ways):
+    shared, rows, places_ = max(found, key=lambda one: one[0], default=(-1, other.gpu_rows, []))
+    if shared < _SAME_MODEL * len(ways):
         lacks = "no layers were found in it" if not found else "its layers are those of another model"
         if alike >= _SAME_MODEL * len(ways):
             lacks = "its layers are replays, which have no ops"
