@@ -232,3 +232,18 @@ def test_graphs_that_another_thread_launches_have_the_size_of_the_step_around(tm
     found = outcomes(g, truth)
     assert len(found["right"]) > 500
     assert not found["wrong"] + found["unjoined"]
+
+
+def test_kernels_that_cannot_be_the_work_of_their_captured_op_are_counted(tmp_path: Path) -> None:
+    run = simulate(steps=8, platform="rocm", seed=4)
+    write(run, tmp_path, traces_only=True)
+    for file in (tmp_path / "capture").glob("*.gz"):
+        trace = json.loads(gzip.decompress(file.read_bytes()))
+        calls = [one["args"] for one in trace["traceEvents"] if "kernel" in one.get("args", {})]
+        gemm = next(one for one in calls if one["kernel"].startswith("Cijk"))
+        norm = next(one for one in calls if "rmsnorm" in one["kernel"])
+        gemm["kernel"], norm["kernel"] = norm["kernel"], gemm["kernel"]
+        file.write_bytes(gzip.compress(json.dumps(trace).encode(), 1))
+    g = load(tmp_path / "rank0.json.gz", capture=tmp_path / "capture")
+    assert all(entry.implausible >= len(entry.launches) for entry in g.info.replays)
+    assert "cannot be the work of the ops" in g.info.replays[0].what

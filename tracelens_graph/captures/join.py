@@ -144,7 +144,7 @@ class Match:
         fit: how all replays of the graph fit it, put together.
         call: of each GPU event, in row order, the position of its captured call, -1 for none.
         doubtful: how many of them fit another call as well.
-        implausible: how many were left out, as they cannot be the work of the op that they stand for.
+        implausible: how many cannot be the work of the op that they stand for.
         others: other captured graphs that the replay fits equally, and that say something else.
     """
 
@@ -349,7 +349,8 @@ def _outcome(
     return replace(
         found, lost=lost.total(), extra=extra.total(), lost_names=dict(lost.most_common(_NAMED)),
         extra_names=dict(extra.most_common(_NAMED)), file=graph.file, graph=graph.number,
-        batch_size=graph.batch_size, mode=graph.mode, calls=len(graph), rule=best.fit.rule, others=max(len(match.others) for _, match in group if match is not None),
+        batch_size=graph.batch_size, mode=graph.mode, calls=len(graph), rule=best.fit.rule,
+        others=max(len(match.others) for _, match in group if match is not None),
         other_sizes=sorted(other_sizes - {graph.batch_size}), note=_note(core, group, graph, graphs),
     )  # fmt: skip
 
