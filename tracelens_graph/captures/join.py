@@ -265,7 +265,7 @@ def _best_fits(
         if fits:
             score = max(one.score for one in fits)
             best = [one for one in fits if one.score == score]
-            best.sort(key=lambda one: one.graph.rank != rank)
+            best.sort(key=lambda one: (one.graph.rank != rank, one.graph.batch_size or 0))
             same = [one for one in best[1:] if (one.graph.rank == rank) == (best[0].graph.rank == rank)]
             return best[:1] + [one for one in same if not one.graph.says_the_same(best[0].graph)]
     return []
