@@ -173,7 +173,8 @@ UNKNOWN_FORM = "is no list of captured graphs"
     ("details", "told"),
     [
         (b"", UNREADABLE), (b"{", UNREADABLE), (b"[" * 5000, UNREADABLE), (b"[]", ""),
-        (b'{"file": 1}', UNKNOWN_FORM), (b"5", UNKNOWN_FORM), (b"null", UNKNOWN_FORM), (b'[1, {"file": 2}]', UNKNOWN_FORM),
+        (b'{"file": 1}', UNKNOWN_FORM), (b"5", UNKNOWN_FORM), (b"null", UNKNOWN_FORM),
+        (b'[1, {"file": 2}]', UNKNOWN_FORM),
         (b'[{"file": "x", "batch_size": 8}]', "names none of the captures beside it"),
         (b'[{"file": "FILE", "batch_size": "8"}]', "says batch_size '8'"),
         (b'[{"file": "FILE", "batch_size": -8}]', "says batch_size -8"),

@@ -135,7 +135,8 @@ def _of_several(question: Question, of: _Choice) -> tuple[Table, bool, Any, Any]
     from tracelens_graph.graph.window import columns_read
 
     columns = None if question.columns is None else {*question.columns, *columns_read(vars(of.window))}
-    members = load_set(traces_named(of.traces), columns=columns, scheduler=of.scheduler)
+    is_of_two = {"a", "b"} <= question.parameters.keys()
+    members = load_set(traces_named(of.traces), columns=columns, scheduler=of.scheduler, is_job=not is_of_two)
     windows = members if of.window == WindowChoice() else of.window.of_each(members)
     return question(windows, **of.parameters), not members.broken, as_it_is, no_hints
 

@@ -32,7 +32,7 @@ def traces_named(arguments: Sequence[str]) -> list[str]:
 
         return with_ranks_apart(arguments, lambda line: warn([line]))
     from tracelens_graph.errors import NotATraceError
-    from tracelens_graph.loading.many import trace_files
+    from tracelens_graph.loading.files import trace_files
 
     try:
         files = trace_files(arguments, tell=lambda line: say([line]))
@@ -121,9 +121,16 @@ _RUN_OF_JAX = re.compile(r"/plugins/profile/[^/]+$")
 
 
 def load_set(
-    files: Sequence[str], run: str = "", columns: Iterable[str] | None = None, scheduler: str | None = None
+    files: Sequence[str],
+    run: str = "",
+    columns: Iterable[str] | None = None,
+    scheduler: str | None = None,
+    is_job: bool = True,
 ) -> TraceSet:
-    """The traces of some files, with progress on a terminal; notes on them goes to standard error."""
+    """The traces of some files, with progress on a terminal; notes on them go to standard error.
+
+    Those on the ranks of a job only if they are to be one.
+    """
     from tracelens_graph.loading.many import load_core_set
     from tracelens_graph.tables.terminal import progress_on_terminal
 
@@ -138,7 +145,8 @@ def load_set(
             identify=ANYWHERE.get().identify,
         )
     call_devices(one.core.info.accelerator for one in traces)
-    say([*([traces.linked] if traces.linked else []), *traces.notes])
+    notes = [note for note in traces.notes if is_job or note not in traces.rank_notes]
+    say([*([traces.linked] if traces.linked else []), *notes])
     warn([*traces.broken, *(f"{one.name}: {one.core.info.damage}" for one in traces if one.core.info.damage)])
     return traces
 

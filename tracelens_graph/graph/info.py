@@ -33,8 +33,8 @@ class ReplayedGraph:
         launches: uids of the launches.
         sizes: least and greatest batch of the steps of the server that they are in; empty where no step says it.
         gpu_events, joined: GPU events that they ran, and those with a captured call.
-        doubtful: joined ones that would fit another call, too; implausible: those whose kernels cannot be the work of the
-            ops that they stand for, which are left out unless they were joined by names.
+        doubtful: joined ones that would fit another call, too; implausible: those whose kernels cannot be the work of
+            the ops that they stand for, which are left out unless they were joined by names.
         lost, extra: captured calls that replays lack, and GPU events of replays without a captured call.
         lost_names, extra_names: the most frequent of these, with their numbers.
         file, graph: the trace of the capture, and which of the graphs in it; empty and 0 where none fits.

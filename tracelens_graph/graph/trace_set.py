@@ -80,6 +80,7 @@ class TraceSet(Sequence[TraceMember]):
 
     Attributes:
         notes: notes on the set, a line each: what was left out, which ranks are missing.
+        rank_notes: those on the ranks of a job, which mean nothing of traces that are compared with each other.
         broken: why traces that should be in it could not be read, a line each.
         no_traces: files that were named with its traces and are something else.
         linked: which traces were linked with their execution traces, a line; empty if none was.
@@ -97,7 +98,8 @@ class TraceSet(Sequence[TraceMember]):
         self.linked = linked
         self.no_traces: tuple[str, ...] = ()
         self._source: TraceSet | None = None  # files that a set's graphs are mapped from live as long as that set
-        self.notes = (*notes, *_rank_notes(self._members))
+        self.rank_notes = tuple(_rank_notes(self._members))
+        self.notes = (*notes, *self.rank_notes)
 
     @classmethod
     def of(cls, given: Any, run: str = "") -> Self:

@@ -42,7 +42,7 @@ def with_captures(core: Core, captures: Any, tell: Callable[[str], None]) -> Gra
         raise LinkError(f"{core.info.source}: {_why_not(core)}")
     replays = replays_in(core)
     if not replays:
-        tell(f"{core.info.source}: no launch of a graph in it ran GPU work, so there is nothing to join with captures")
+        tell(f"{core.info.source}: {_nothing_to_join(core)}")
         return readable(core)
     files = capture_files(captures, core.info.rank, tell)
     wanted = _of_sizes(files, {replay.size for replay in replays})
@@ -90,6 +90,12 @@ def _why_not(core: Core) -> str:
     return "is joined with captures already"
 
 
+def _nothing_to_join(core: Core) -> str:
+    if core.info.inferred:
+        return "its replayed kernels were identified before it was saved; join the trace itself with captures"
+    return "no launch of a graph in it ran GPU work, so there is nothing to join with captures"
+
+
 _File = tuple[str, list[dict[str, Any]]]
 """A trace of captures, and what is known of it from the file of details beside it."""
 
@@ -102,7 +108,7 @@ def load_captures(files: Sequence[_File], tell: Callable[[str], None]) -> list[C
         tell: called with a line on each file that cannot be used.
     """
     from tracelens_graph.captures.recording import captured_graphs
-    from tracelens_graph.loading.one import load_profile
+    from tracelens_graph.loading.profile import load_profile
 
     graphs: list[CapturedGraph] = []
     for path, details in files:
@@ -130,7 +136,7 @@ def capture_files(captures: Any, rank: int | None, tell: Callable[[str], None]) 
     Raises:
         LinkError: there is no such file or folder, or no trace in it.
     """
-    from tracelens_graph.loading.many import trace_files
+    from tracelens_graph.loading.files import trace_files
 
     found: list[_File] = []
     for one in _named(captures):

@@ -121,7 +121,7 @@ class OfTrace:
         """Replayed kernels by what they were identified as: layer, block and role; layers in their order."""
 
     def identified_labels(self, a: str | None = None, b: str | None = None) -> Table:
-        """The label of each replayed kernel, in order of time."""
+        """The labels of all GPU events of two traces, as of two platforms or batch sizes, in order of time."""
 
     def unified_perf_summary(self, linked_only: bool = False, *, arch: Architecture | None = None, recompute: bool = False, call_stack: bool = False, python_frames: bool = True, as_recorded: bool = False) -> Table:
         """Cost and rates per op and arguments, each GPU event in one row, the greatest time first."""

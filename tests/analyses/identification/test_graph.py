@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from handmade import call, gpu, small_trace, span
 from replayed_passes import MODELS, kernels
@@ -26,6 +27,7 @@ from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.graph.traversals import ancestors
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Flag, Kind, OwnerRule
+from tracelens_graph.stores.graph_file import write_graph
 
 PAIR = Path("external/semantic-purity/deepseek-r1")
 REPLAYS = [
@@ -44,14 +46,17 @@ def strict(groups: list[object], labels: list[str]) -> float:
 
 @needs_corpus
 def test_labels_of_two_platforms_agree_with_their_captures() -> None:
-    files = {"trace1": "MI300-decode", "trace2": "B300-decode"}
-    table = identified_labels(TraceSet.of([load_core(CORPUS / PAIR / f"{name}.json.gz") for name in files.values()]))
+    traces = [load_core(CORPUS / PAIR / f"{name}.json.gz") for name in ("MI300-decode", "B300-decode")]
+    table = identified_labels(TraceSet.of(traces))
     labels = {
-        (trace, uid): label for trace, uid, label in zip(table["trace"], table["uid"], table["label"], strict=True)
+        (source, uid): label for source, uid, label in zip(table["source"], table["uid"], table["label"], strict=True)
     }
+    for wrong in (traces[:1], [*traces, traces[0]]):
+        with pytest.raises(tlg.AnalysisError, match="two traces are wanted"):
+            identified_labels(TraceSet.of(wrong))
     with gzip.open(CORPUS / PAIR / "gold.csv.gz", "rt") as file:
         gold = {
-            (files[row["source"]], int(float(row["gpu_op_uid"]))): row["lowest_common_ancestor_id"]
+            (row["source"], int(float(row["gpu_op_uid"]))): row["lowest_common_ancestor_id"]
             for row in csv.DictReader(file)
         }
     groups, found = list(gold.values()), [labels[key] for key in gold]
@@ -89,11 +94,38 @@ def test_inferred_calls_stand_above_the_kernels_and_change_no_sum(file: Path) ->
         assert names[0].startswith("inferred::")
     calls = (c.flags & Flag.inferred) != 0
     assert set(c.kind[calls].tolist()) == {Kind.Module, Kind.Op}
-    assert "are inferred, confidence 0." in found.info.inferred
+    share = 100 * c.dur_ns[inferred].sum() / c.dur_ns[found.gpu_rows].sum()
+    inferred_words = f"ops and modules of {share:.1f} % of the GPU time are inferred, confidence 0."
+    assert found.info.inferred.startswith(inferred_words)
+    by_category = tlg.QUESTIONS["ops_summary_by_category"](found)
+    known = [name != "Other" for name in by_category["op category"]]
+    assert np.array(by_category["Percentage (%)"])[known].sum() > 99
     # What was found of the plain trace is found of the graph with calls, too.
     assert {int(c.uid[row]): place for row, place in place_of(passes(found)).items()} == {
         int(plain.columns.uid[row]): place for row, place in place_of(passes(plain)).items()
     }
+
+
+@needs_corpus
+@pytest.mark.parametrize("engine", ["sglang", "vllm"])
+def test_what_captures_and_known_code_describe_is_not_inferred(engine: str) -> None:
+    folder = CORPUS / f"tracelens/inference/{engine}-decode"
+    lines: list[str] = []
+    core = with_identified(load_core(folder / "graph-replay.json.gz", capture=folder / "capture"), lines.append)
+    assert not core.info.inferred
+    assert not np.any(core.columns.owner_rule == OwnerRule.inferred)
+    assert "ops are known of all its GPU events" in lines[0]
+
+
+@needs_corpus
+def test_a_saved_graph_of_identified_kernels_is_left_as_it_is(tmp_path: Path) -> None:
+    folder = CORPUS / "tracelens/inference/sglang-decode"
+    write_graph(load_core(folder / "graph-replay.json.gz", identify=True), tmp_path / "identified.tlg")
+    lines: list[str] = []
+    for options in ({"identify": True}, {"capture": folder / "capture"}):
+        core = load_core(tmp_path / "identified.tlg", tell=lines.append, **options)
+        assert np.any(core.columns.owner_rule == OwnerRule.inferred)
+    assert ["were identified before it was saved" in line for line in lines] == [True, True]
 
 
 @needs_corpus

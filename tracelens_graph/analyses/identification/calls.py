@@ -65,16 +65,25 @@ def with_identified(core: Core, tell: Callable[[str], None], like: Core | None =
             at = np.full(len(below), -1, np.int64)
             at[np.searchsorted(below, one.rows[which])] = call
             instances.setdefault(launch, Instance(launch, tree, at))
+    if not instances:
+        tell(f"{core.info.source}: no launch of what repeats is in it, so nothing was identified")
+        return changed(core)
     found = with_instances(core, instances.values(), OwnerRule.inferred, Flag.inferred)
     return changed(found, info=replace(core.info, inferred=_in_words(core, known)))
 
 
 def _in_words(core: Core, known: KnownModel | None) -> str:
-    """What is inferred, and how sure that is: the mean over the GPU time."""
-    parts = [(core.columns.dur_ns[one.rows].astype(float), one.places) for one in passes(core)]
+    """How much is inferred, and how sure that is: the mean over the GPU time."""
+    c = core.columns
+    parts = [
+        (np.where(nearest_above(c, one.rows, (Kind.RuntimeCall,)) >= 0, c.dur_ns[one.rows], 0.0), one.places)
+        for one in passes(core)
+    ]
     whole = max(sum(ns.sum() for ns, _ in parts), 1)
+    percent = 100 * whole / max(int(c.dur_ns[core.gpu_rows].sum()), 1)
     sure = sum(ns @ [place.confidence for place in places] for ns, places in parts) / whole
-    words = f"ops and modules of replayed kernels are inferred, confidence {sure:.2f}"
+    shown = f"{percent:.1f}" if percent >= 1 else f"{percent:.2g}"
+    words = f"ops and modules of {shown} % of the GPU time are inferred, confidence {sure:.2f}"
     if known is None:
         return words
     share = sum(ns @ [float(way_of(place) in known.calls) for place in places] for ns, places in parts)

@@ -14,7 +14,7 @@ from tracelens_graph.graph.arrays import fitting
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import climb, nearest_above
-from tracelens_graph.schema import Kind, OwnerRule
+from tracelens_graph.schema import PYTHON_KINDS, Kind, OwnerRule
 from tracelens_graph.utils.arrays import Mask, Rows
 
 _KNOWN = (OwnerRule.hlo, OwnerRule.graph_capture, OwnerRule.pseudo_op)
@@ -58,13 +58,14 @@ def nothing_found(core: Core) -> str:
 def nameless(core: Core) -> Mask:
     """For each row whether it is a GPU event of which no more than its name is known.
 
-    These are replayed from graphs without a capture, or have no launch or no op above it.
+    These are replayed from graphs without a capture, or have no launch, or nothing of the host's code above it.
     """
     c, gpu = core.columns, core.gpu_rows
     launch = nearest_above(c, gpu, (Kind.RuntimeCall,))
     is_replay = fitting(core.names, c.name[launch], lambda name: normal_name(Kind.RuntimeCall, name) == "launch graph")
     found = np.zeros(len(c.kind), bool)
-    found[gpu] = (c.owner[gpu] < 0) | (is_replay & (launch >= 0))
+    is_known = nearest_above(c, launch, (Kind.Op, *PYTHON_KINDS)) >= 0
+    found[gpu] = np.where(launch >= 0, is_replay | ~is_known, c.owner[gpu] < 0)
     found[gpu[np.isin(c.owner_rule[gpu], _KNOWN)]] = False
     return found
 

@@ -42,13 +42,12 @@ IDENTIFIED_KERNELS = TableSchema(
 
 IDENTIFIED_LABELS = TableSchema(
     "identified_labels",
-    "Which place of the model each replayed kernel is, in labels that two traces share.",
+    "Which place of the model each GPU event of two traces is, in labels that they share.",
     {
+        "source": Column.text("trace1 or trace2, in the order in which they were given", "source"),
         "trace": Column.text("name of the trace", "trace"),
         "uid": Column.uid("the kernel"),
-        "label": Column.text(
-            "layer, block and role; of two traces, equal labels are equal places of the model", "label"
-        ),
+        "label": Column.text("layer, block and role; equal labels are equal places of the model", "label"),
         "confidence": Column(
             "how sure it is, from 0 to 1; absent for kernels that are in no pass of layers", heading="confidence"
         ),
@@ -105,38 +104,36 @@ def identified_kernels(g: Core | Window, by: str = "layer") -> Table:
 
 
 def identified_labels(traces: TraceSet, a: str | None = None, b: str | None = None) -> Table:
-    """The label of each replayed kernel, in order of time.
+    """The labels of all GPU events of two traces, as of two platforms or batch sizes, in order of time.
 
-    Of two traces, as of two platforms or batch sizes, labels are made for both, and of all GPU events: kernels in
-    layers are paired by their places, the others in the order in which they were launched. What one trace does
-    differently in a block of a layer shares a label.
+    Kernels in layers are paired by their places, the others in the order in which they were launched. What one trace
+    does differently in a block of a layer shares a label.
 
     Args:
-        traces: the trace, or the traces.
-        a: path, name or id of one trace; by default the one before the other.
-        b: path, name or id of the other; by default the last.
+        traces: the two traces; several, if `a` and `b` name two of them.
+        a: path, name or id of one trace; by default the first of two.
+        b: path, name or id of the other; by default the second.
 
     Raises:
-        AnalysisError: there are no such traces.
+        AnalysisError: these are not two traces.
     """
-    if len(traces) == 1 and a is None and b is None:
-        one = traces[0]
-        labels: Labels = {row: place.label for row, place in place_of(passes(one.core)).items()}
-        members = [(one, labels)]
-    else:
-        pair = traces.pair(a, b)
-        members = list(zip(pair, common_labels(pair[0].core, pair[1].core), strict=True))
-    rows = [row for one, labels in members for row in _labelled(one, labels)]
-    notes = [note for one, _ in members for note in _notes(one.core)]
-    return IDENTIFIED_LABELS.of_records(rows, titled("Labels of kernels", [one for one, _ in members]), notes)
+    if len(traces) != 2 and None in (a, b):
+        there = "there is 1" if len(traces) == 1 else f"there are {len(traces):,}"
+        raise AnalysisError(f"identified_labels: two traces are wanted, {there}")
+    pair = traces.pair(a, b)
+    both = zip(("trace1", "trace2"), pair, common_labels(pair[0].core, pair[1].core), strict=True)
+    rows = [row for source, one, labels in both for row in _labelled(source, one, labels)]
+    notes = [f"{one.name}: {note}" for one in pair for note in _notes(one.core)]
+    return IDENTIFIED_LABELS.of_records(rows, titled("Labels of kernels", pair), notes)
 
 
-def _labelled(one: TraceMember, labels: Labels) -> Iterable[dict[str, Any]]:
+def _labelled(source: str, one: TraceMember, labels: Labels) -> Iterable[dict[str, Any]]:
     core, c, places = one.core, one.core.columns, place_of(all_passes(one.core))
     rows = np.array([*labels], np.int64)
     rows = rows[one.window.holds(rows)]
     for row in rows[np.lexsort((c.uid[rows], c.start_ns[rows]))].tolist():
         yield {
+            "source": source,
             "trace": one.name,
             "uid": int(c.uid[row]),
             "label": labels[row],
