@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from contextlib import nullcontext
+from contextvars import copy_context
 from pathlib import Path
 from typing import Any
 
@@ -279,5 +280,5 @@ def test_a_wrong_folder_is_one_line(server: Path) -> None:
 
 def run(*words: object) -> tuple[int, str, str]:
     """A command in this process: exit code, standard output, standard error."""
-    result = CliRunner().invoke(app, [str(word) for word in words])
+    result = copy_context().run(CliRunner().invoke, app, [str(word) for word in words])
     return result.exit_code, result.stdout, result.stderr
