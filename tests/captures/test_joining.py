@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from contextlib import nullcontext
 from pathlib import Path
@@ -183,6 +184,20 @@ def test_no_captures_are_one_clear_error(server: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(LinkError):
         tlg.load(server / "rank0.json.gz", capture=tmp_path / "empty")
+
+
+@pytest.mark.parametrize("captures", [[], 5, b"abc", [None], [""], {"a": 1}])
+def test_captures_are_paths(server: Path, captures: Any) -> None:
+    with pytest.raises(LinkError, match="captures are a folder or a file, or a list of these"):
+        tlg.load(server / "rank0.json.gz", capture=captures)
+
+
+def test_numbers_of_annotations_may_be_longer_than_any(server: Path, joined: Any) -> None:
+    trace = json.loads(gzip.decompress((server / "rank0.json.gz").read_bytes()))
+    for event in trace["traceEvents"]:
+        if str(event.get("name", "")).startswith("execute_"):
+            event["name"] = f"step[DECODE bs={'9' * 5000}]"
+    assert tlg.load(trace, capture=server / "capture").info.replays
 
 
 def test_details_give_sizes_and_modes_to_files_by_their_names(server: Path, own: Path) -> None:

@@ -33,9 +33,9 @@ from tracelens_graph.schema import GPU_KINDS, Flag, Kind, OwnerRule
 from tracelens_graph.utils.arrays import Mask, Rows
 
 _SIZES = (
-    re.compile(r"\bbs=(\d+)"),
-    re.compile(r"^execute_(\d+)_context_"),
-    re.compile(r"^execute_context_\d+\((\d+)\)_generation_\d+\((\d+)\)"),
+    re.compile(r"\bbs=(\d{1,18})\b"),
+    re.compile(r"^execute_(\d{1,18})_context_"),
+    re.compile(r"^execute_context_\d+\((\d{1,18})\)_generation_\d+\((\d{1,18})\)"),
 )
 """How annotations of servers tell the size of a step's batch, which is the sum of the numbers."""
 

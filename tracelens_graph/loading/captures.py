@@ -50,8 +50,7 @@ def with_captures(core: Core, captures: Any, tell: Callable[[str], None]) -> Gra
         graphs += load_captures([one for one in files if one not in wanted], tell)
         joined = joined_with(core, graphs)
     if not graphs:
-        named = [captures] if isinstance(captures, str | os.PathLike) else captures
-        raise LinkError(f"{', '.join(map(str, named))}: no captured graph is in it")
+        raise LinkError(f"{', '.join(_paths(captures))}: no captured graph is in it")
     return with_pseudo_ops(joined)
 
 
@@ -117,8 +116,26 @@ def capture_files(captures: Any, rank: int | None, tell: Callable[[str], None]) 
     Raises:
         LinkError: there is no such file or folder, or no trace in it.
     """
+    return _files(_paths(captures), rank, tell)
+
+
+def _paths(captures: Any) -> list[str]:
+    """The paths that name captures.
+
+    Raises:
+        LinkError: it is no path and no list of paths, or an empty one.
+    """
     named = [captures] if isinstance(captures, str | os.PathLike) else captures
-    return _files([os.fspath(one) for one in named], rank, tell)
+    paths = [one for one in map(_path, named) if one] if isinstance(named, list | tuple) else []
+    if not paths or len(paths) < len(named):
+        raise LinkError(f"captures are a folder or a file, or a list of these, not {captures!r:.60}")
+    return paths
+
+
+def _path(one: Any) -> str:
+    """A path as text; empty for what is none."""
+    path = os.fspath(one) if isinstance(one, str | os.PathLike) else ""
+    return path if isinstance(path, str) else ""
 
 
 def _files(named: Sequence[str], rank: int | None, tell: Callable[[str], None]) -> list[_File]:

@@ -16,6 +16,7 @@ from tracelens_graph.analyses.serving.gaps import host_parts_between
 from tracelens_graph.analyses.serving.iterations import BETWEEN, Served, served_in
 from tracelens_graph.analyses.serving.phases import phases, step_costs
 from tracelens_graph.graph.arrays import is_kind
+from tracelens_graph.graph.iterations import left_out_of
 from tracelens_graph.graph.user_code import line_names, shown_name
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import PYTHON_KINDS
@@ -114,23 +115,26 @@ def _gaps(account: Account, served: Served) -> Iterator[Finding]:
     shares = {part: percent(ns, time) for part, ns in sorted(parts.ns.items(), key=lambda item: -item[1])}
     named = [f"{_PARTS[part][0]} {part_share:.0f} %" for part, part_share in shares.items() if part_share >= 5][:4]
     due = parts.due[parts.leads]
+    is_known = left_out_of(core) is None  # the file of some iterations has little of what the host did between them
+    meanwhile = f"of that {', '.join(named)}" if is_known else "the whole trace shows what the host did meanwhile"
     text = (
         f"Between steps the GPU was idle for {shown_ms(time)}, {share:.1f} % of the {account.whole_text}, "
-        f"{shown_ms(time / max(len(served), 1))} for each step; of that {', '.join(named)}"
+        f"{shown_ms(time / max(len(served), 1))} for each step; {meanwhile}"
     )
     evidence: dict[str, Any] = {
         "ms": time / 1e6, "percent": share, "percent_of": account.whole, "gaps": parts.gaps,
-        "step_us": time / 1e3 / max(len(served), 1), **{f"{part}_ms": ns / 1e6 for part, ns in parts.ns.items()},
+        "step_us": time / 1e3 / max(len(served), 1),
+        **{f"{part}_ms": ns / 1e6 for part, ns in parts.ns.items() if is_known},
     }  # fmt: skip
     ask = "tracelens-graph ask iterations TRACE"
-    if due.row >= 0:
+    if due.row >= 0 and is_known:
         line = line_names(account.window, np.array([due.row]))[0]
         name, uid = shown_name(core, due.row), int(core.columns.uid[due.row])
         evidence |= {"because": name, "because_ms": due.ns / 1e6, "uid": uid} | ({"python": line} if line else {})
         text += f". {shown_ms(due.due_ns)} is due to {brief(line or name)} [uid {uid}]"
         ask = f"tracelens-graph tree TRACE --uid {uid} --up"
     severity: Severity = "minor" if share < limits.MAJOR_PERCENT else "major"
-    yield Finding("server_gaps", text, evidence, severity, (_PARTS[parts.leads][1],), ask)
+    yield Finding("server_gaps", text, evidence, severity, (_PARTS[parts.leads][1],) * is_known, ask)
 
 
 def _prompts(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:

@@ -19,7 +19,7 @@ from tracelens_graph.analyses.timeline.timeline import times_by_group, unlinked_
 from tracelens_graph.graph.batches import Batch
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.graph.iterations import Iterations, iterations_of
+from tracelens_graph.graph.iterations import Iterations, iterations_of, left_out_of
 from tracelens_graph.graph.membership import process_of_thread
 from tracelens_graph.graph.window import Window, narrow, window_of
 from tracelens_graph.tables.column import Column
@@ -172,7 +172,10 @@ class Served:
             return self._of_timed(length), self._of_timed(busy)
         core = self.window.core
         process = process_of_thread(core.threads)[np.maximum(core.columns.thread[self.found.rows[self.numbers]], 0)]
-        return on_device(core, self.window.gpu_rows, self.group, process)
+        length, busy = on_device(core, self.window.gpu_rows, self.group, process)
+        if left_out := left_out_of(core):
+            length[:-1] = left_out.device_ns[self.numbers]
+        return length, busy
 
     @cached_property
     def device_ms(self) -> np.ndarray:
