@@ -35,7 +35,8 @@ def cut(
     ] = None,
     step: Annotated[int | None, option(metavar="N", help="Around step N, of PyTorch ProfilerStep#N.")] = None,
     iteration: Annotated[
-        str | None, option(metavar="N", help="Around iteration N of a server, or several: 3, 2-5; ask iterations.")
+        str | None,
+        option(metavar="N", help="Iteration N of a server, or several: 3, 2-5; with --around what overlaps them, too."),
     ] = None,
     collective: Annotated[
         str | None,
@@ -74,7 +75,8 @@ def cut(
         (between and around is not None, "--around goes with --uid, --step, --iteration or --collective"),
         (collective is None and len(traces) > 1, "name one trace; several are for --collective"),
     )
-    margin = _MARGIN_NS if around is None else to_ns(around, "--around")
+    usual = 0 if iteration is not None else _MARGIN_NS
+    margin = usual if around is None else to_ns(around, "--around")
     if collective is not None:
         outputs.write((traces, collective, margin), {"trace": _around_collective})
         return
@@ -117,7 +119,7 @@ def _piece(
     if iteration is not None:
         narrow(whole_window(core), iteration=iteration)  # which refuses what there is not
         piece = piece_of_iterations(core, iteration)
-        return piece_between(core, piece.after_ns - margin, piece.before_ns + margin)
+        return piece_between(core, piece.after_ns - margin, piece.before_ns + margin) if margin else piece
     end = max(core.columns.end_ns, default=0)
     return piece_between(core, after or 0, end if before is None else before)
 

@@ -173,8 +173,12 @@ def _described(graphs: Sequence[CapturedGraph], details: Sequence[dict[str, Any]
     return [_with_entry(graph, entry) for graph, entry in zip(graphs, of_each, strict=False)]
 
 
+_LARGEST_BATCH = 1 << 20
+"""No server computes more requests or tokens at once: what says so is damaged."""
+
+
 def _with_entry(graph: CapturedGraph, entry: dict[str, Any]) -> CapturedGraph:
     size, mode = entry.get("batch_size"), entry.get("mode")
-    if type(size) is int and size > 0:
+    if type(size) is int and 0 < size <= _LARGEST_BATCH:
         graph = replace(graph, batch_size=size)
     return replace(graph, mode=mode[:40]) if isinstance(mode, str) and mode else graph
