@@ -149,8 +149,9 @@ class Window(Memo):
         return type(self)(**(same | changes))
 
     def titled(self, text: str) -> str:
-        """A table's title, with what the table was restricted to, and what in it is inferred."""
-        beside = "; ".join(filter(None, (self.title, self.core.info.inferred)))
+        """A table's title, with what the table was restricted to, and what in it is inferred or not sure."""
+        info = self.core.info
+        beside = "; ".join(filter(None, (self.title, info.inferred, info.unsure_shapes)))
         return f"{text} ({beside})" if beside else text
 
     def _inside(self, rows: Rows) -> np.ndarray:

@@ -31,23 +31,29 @@ PHASE_TABLE = TableSchema(
         ),
         "iterations": Column.count("iterations", "iterations"),
         "requests": Column("mean number of requests computed together", heading="requests"),
-        "context_tokens": Column.count("tokens of prompts read", "context tokens"),
-        "generation_tokens": Column.count("tokens of answers written, guessed ones included", "generation tokens"),
-        "device_ms": Column.total("sum of the iterations' lengths on the device", "ms", "device ms"),
+        "context_tokens": Column.count("tokens of prompts read", "context tokens", drop_priority=2),
+        "generation_tokens": Column.count(
+            "tokens of answers written, guessed ones included", "generation tokens", drop_priority=2
+        ),
+        "device_ms": Column.total(
+            "sum of the iterations' lengths on the device", "ms", "device ms", drop_priority=2
+        ),
         "percent_of_device": Column.share("share of that sum over all phases", "% of device time"),
-        "step_ms": Column("median length of an iteration on the device", "ms", heading="step ms"),
+        "step_ms": Column(
+            "median length of an iteration on the device", "ms", heading="step ms", drop_priority=0
+        ),
         "host_ms": Column("median length of an iteration on the host", "ms", drop_priority=2),
-        "token_us": Column("device_ms by the tokens of prompts and answers", "us", heading="us/token"),
+        "token_us": Column("device_ms by the tokens of prompts and answers", "us", heading="us/token", drop_priority=0),
         "tokens_per_s": Column("tokens of prompts and answers by device_ms", "1/s", heading="tokens/s"),
         "gpu_sum_ms": Column.total("sum of the durations of its GPU events", "ms", drop_priority=2),
         "busy_ms": Column.total("time in which any of its GPU events runs", "ms", drop_priority=2),
-        "idle_percent": Column("part of device_ms in which no GPU event runs", "%", heading="idle %"),
+        "idle_percent": Column("part of device_ms in which no GPU event runs", "%", heading="idle %", drop_priority=0),
         "gap_ms": Column.total(
             "idle time of the GPU between work of another iteration, or of none, and that of this phase", "ms",
-            "gaps ms",
+            "gaps ms", drop_priority=2,
         ),
         "padding_percent": Column(
-            "places of captured batches that are empty, where they are known", "%", heading="padding %"
+            "places of captured batches that are empty, where they are known", "%", heading="padding %", drop_priority=0
         ),
         "attention_percent": Column("share of attention in gpu_sum_ms, as far as names of kernels say", "%"),
         "top_categories": Column(
