@@ -58,7 +58,7 @@ def of_server(w: Window, causes: list[Finding]) -> tuple[list[Finding], list[Fin
     gaps = list(_gaps(account, served))
     explained_ms = sum(float(one.evidence["ms"]) for one in gaps)
     left = [one for one in causes if one.topic not in _IDLE_TOPICS or float(one.evidence["ms"]) > explained_ms]
-    return [_steps(served, rows, costs), *gaps, *_prompts(rows), *_padding(rows), *_fixed(costs)], left
+    return [_steps(served, rows, costs), *gaps, *_prompts(rows), *_padding(rows), *_fixed(costs, served)], left
 
 
 def _steps(served: Served, rows: Mapping[str, Mapping[str, Any]], costs: Mapping[Any, Mapping[str, Any]]) -> Finding:
@@ -95,14 +95,16 @@ def _engine(served: Served) -> str:
 
 
 def _phase_text(phase: str, row: Mapping[str, Any]) -> str:
-    """`97 decode steps take 532 us for 20.0 requests, 26.5 us per token`."""
+    """`97 decode steps take 532 us in the median for 20.0 requests, 26.5 us per token in the mean`."""
     count = row["iterations"]
     text = f"{count:,} {phase} steps take {shown_ms(1e6 * row['step_ms'])} in the median"
     if count == 1:
         text = f"one {phase} step takes {shown_ms(1e6 * row['step_ms'])}"
     if np.isfinite(row["requests"]):
         text += f" for {row['requests']:,.3g} request{'s' if row['requests'] != 1 else ''}"
-    return text + (f", {shown_ms(1e3 * row['token_us'])} per token" if np.isfinite(row["token_us"]) else "")
+    if not np.isfinite(row["token_us"]):
+        return text
+    return f"{text}, {shown_ms(1e3 * row['token_us'])} per token{' in the mean' if count > 1 else ''}"
 
 
 def _gaps(account: Account, served: Served) -> Iterator[Finding]:
@@ -144,12 +146,13 @@ def _prompts(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
     if decode is None or not count or share < limits.WORTH_REPORTING_PERCENT:
         return
     mean = sum(row["device_ms"] for row in with_prompts) / count
-    ratio = mean / decode["step_ms"] if decode["step_ms"] > 0 else 0
+    of_decode = decode["device_ms"] / decode["iterations"]
+    ratio = mean / of_decode if of_decode > 0 else 0
     if ratio < limits.STALL_RATIO:
         return
     text = (
-        f"Prompts hold answers up: {count:,} steps with prompts take {ratio:.1f} times a decode step in the mean, and "
-        f"{share:.1f} % of the time of all steps on the GPU"
+        f"Prompts hold answers up: {count:,} steps with prompts take {ratio:.1f} times as long as a decode "
+        f"step, both in the mean, and {share:.1f} % of the time of all steps on the GPU"
     )
     evidence = {"iterations": count, "ratio": ratio, "percent": share, "percent_of": "steps on the GPU"}
     yield Finding("server_prompts", text, evidence, "fact", ("smaller_chunks",), _ASK)
@@ -166,13 +169,17 @@ def _padding(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
     yield Finding("server_padding", text, evidence, "minor", ("capture_sizes",), ask)
 
 
-def _fixed(costs: Mapping[Any, Mapping[str, Any]]) -> Iterator[Finding]:
+def _fixed(costs: Mapping[Any, Mapping[str, Any]], served: Served) -> Iterator[Finding]:
     fixed = costs.get(("decode", "fixed"))
     if fixed is None or not limits.FIXED_PERCENT <= fixed["percent"] <= 100 or fixed["ns"] < 3 * fixed["std_error"]:
         return
+    is_rough = bool(served.of_unknown_size[served.phases == "decode"].any())
+    doubt = (
+        "sizes of its captured graphs are not known" if is_rough else f"standard error {shown_ms(fixed['std_error'])}"
+    )
     text = (
-        f"A decode step costs {shown_ms(fixed['ns'])} before its first token, {fixed['percent']:.0f} % of its GPU time "
-        f"(standard error {shown_ms(fixed['std_error'])}): larger batches come nearly free"
+        f"A decode step costs {'about ' * is_rough}{shown_ms(fixed['ns'])} before its first token, "
+        f"{fixed['percent']:.0f} % of its GPU time ({doubt}): larger batches come nearly free"
     )
     evidence = {
         "fixed_us": fixed["ns"] / 1e3, "std_error_us": fixed["std_error"] / 1e3, "r2": fixed["r2"],

@@ -17,6 +17,7 @@ from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.analyses.timeline.steps import on_device
 from tracelens_graph.analyses.timeline.timeline import times_by_group, unlinked_notes
 from tracelens_graph.graph.batches import Batch
+from tracelens_graph.graph.classes import launches_graphs
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.iterations import Iterations, iterations_of, left_out_of
@@ -157,6 +158,14 @@ class Served:
                 of = self.found.of[launches[launches >= 0]]
                 sizes[of[of >= 0]] = np.fmax(sizes[of[of >= 0]], size)
         return sizes[self.numbers]
+
+    @cached_property
+    def of_unknown_size(self) -> Mask:
+        """Which replay graphs of which nothing says for what batch they were captured."""
+        launch = self.window.core.columns.parent[self.window.gpu_rows]
+        replays = np.zeros(len(self) + 1, bool)
+        replays[self.group[(launch >= 0) & launches_graphs(self.window.core, np.maximum(launch, 0))]] = True
+        return replays[:-1] & np.isnan(self.captured)
 
     @property
     def padding(self) -> np.ndarray:
