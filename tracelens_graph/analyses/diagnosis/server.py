@@ -16,6 +16,7 @@ from tracelens_graph.analyses.serving.gaps import host_parts_between
 from tracelens_graph.analyses.serving.iterations import BETWEEN, Served, served_in
 from tracelens_graph.analyses.serving.phases import phases, step_costs
 from tracelens_graph.graph.arrays import is_kind
+from tracelens_graph.graph.iterations import left_out_of
 from tracelens_graph.graph.user_code import line_names, shown_name
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import PYTHON_KINDS
@@ -62,7 +63,7 @@ def of_server(w: Window, causes: list[Finding]) -> tuple[list[Finding], list[Fin
     gaps = list(_gaps(account, served))
     explained_ms = sum(float(one.evidence["ms"]) for one in gaps)
     left = [one for one in causes if one.topic not in _IDLE_TOPICS or float(one.evidence["ms"]) > explained_ms]
-    return [_steps(served, rows, costs), *gaps, *_prompts(served, rows), *_padding(rows), *_fixed(costs)], left
+    return [_steps(served, rows, costs), *gaps, *_prompts(served, rows), *_padding(rows), *_fixed(costs, served)], left
 
 
 def _steps(served: Served, rows: Mapping[str, Mapping[str, Any]], costs: Mapping[Any, Mapping[str, Any]]) -> Finding:
@@ -125,39 +126,42 @@ def _gaps(account: Account, served: Served) -> Iterator[Finding]:
     shares = {part: percent(ns, time) for part, ns in sorted(parts.ns.items(), key=lambda item: -item[1])}
     named = [f"{_PARTS[part][0]} {part_share:.0f} %" for part, part_share in shares.items() if part_share >= 5][:4]
     due = parts.due[parts.leads]
+    is_known = left_out_of(core) is None  # the file of some iterations has little of what the host did between them
+    meanwhile = (
+        f"What the host did in that time: {', '.join(named)}" if is_known else "The whole trace shows what it did"
+    )
     text = (
         f"Between steps the GPU was idle for {shown_ms(time)}, {share:.1f} % of the {account.whole_text}, "
-        f"{shown_ms(time / max(len(served), 1))} for each step. What the host did in that time: {', '.join(named)}"
+        f"{shown_ms(time / max(len(served), 1))} for each step. {meanwhile}"
     )
     evidence: dict[str, Any] = {
         "ms": time / 1e6, "percent": share, "percent_of": account.whole, "gaps": parts.gaps,
-        "step_us": time / 1e3 / max(len(served), 1), **{f"{part}_ms": ns / 1e6 for part, ns in parts.ns.items()},
+        "step_us": time / 1e3 / max(len(served), 1),
+        **{f"{part}_ms": ns / 1e6 for part, ns in parts.ns.items() if is_known},
     }  # fmt: skip
-    if due.row >= 0:
+    if due.row >= 0 and is_known:
         line = line_names(account.window, np.array([due.row]))[0]
         name, uid = shown_name(core, due.row), int(core.columns.uid[due.row])
         evidence |= {"because": name, "because_ms": due.ns / 1e6, "uid": uid} | ({"python": line} if line else {})
         text += f". {shown_ms(due.due_ns)} is due to {brief(line or name)} [uid {uid}]"
     severity: Severity = "minor" if share < limits.MAJOR_PERCENT else "major"
-    yield Finding("server_gaps", text, evidence, severity, (_PARTS[parts.leads][1],), _ASK_STEPS)
+    yield Finding("server_gaps", text, evidence, severity, (_PARTS[parts.leads][1],) * is_known, _ASK_STEPS)
 
 
 def _prompts(served: Served, rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
     with_prompts = np.isin(served.phases, ("prefill", "mixed"))
     share = sum(rows[phase]["percent_of_device"] for phase in ("prefill", "mixed") if phase in rows)
-    known = np.isfinite(served.device_ms)
-    decode = served.device_ms[(served.phases == "decode") & known]
-    count, prompts = int(with_prompts.sum()), served.device_ms[with_prompts & known]
-    if not len(decode) or not len(prompts) or share < limits.WORTH_REPORTING_PERCENT:
+    decode, count = rows.get("decode"), int(with_prompts.sum())
+    if decode is None or not count or share < limits.WORTH_REPORTING_PERCENT:
         return
-    # Medians, so that one long gap behind a step is not taken for the work of prompts.
-    usual, median = float(np.median(decode)), float(np.median(prompts))
-    ratio = median / usual if usual > 0 else 0.0
+    mean = sum(rows[phase]["device_ms"] for phase in ("prefill", "mixed") if phase in rows) / count
+    of_decode = decode["device_ms"] / decode["iterations"]
+    ratio = mean / of_decode if of_decode > 0 else 0.0
     if ratio < limits.STALL_RATIO:
         return
-    text = f"Prompts hold answers up: {count:,} steps with prompts take {ratio:.1f} times a decode step (medians)"
+    text = f"Prompts hold answers up: {count:,} steps with prompts take {ratio:.1f} times a decode step (means)"
     if count == 1:
-        text = f"Prompts hold answers up: the one step with prompts takes {ratio:.1f} times a decode step (median)"
+        text = f"Prompts hold answers up: the one step with prompts takes {ratio:.1f} times a decode step (mean)"
     text += f". Steps with prompts take {share:.1f} % of the time of all steps"
     evidence = {"iterations": count, "ratio": ratio, "percent": share, "percent_of": "steps on the GPU"}
     yield Finding("server_prompts", text, evidence, "fact", ("smaller_chunks",), _ASK)
@@ -173,13 +177,17 @@ def _padding(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
     yield Finding("server_padding", text, evidence, "minor", ("capture_sizes",), _ASK_STEPS)
 
 
-def _fixed(costs: Mapping[Any, Mapping[str, Any]]) -> Iterator[Finding]:
+def _fixed(costs: Mapping[Any, Mapping[str, Any]], served: Served) -> Iterator[Finding]:
     fixed = costs.get(("decode", "fixed"))
     if fixed is None or not limits.FIXED_PERCENT <= fixed["percent"] <= 100 or fixed["ns"] < 3 * fixed["std_error"]:
         return
+    is_rough = bool(served.of_unknown_size[served.phases == "decode"].any())
+    doubt = (
+        "sizes of its captured graphs are not known" if is_rough else f"standard error {shown_ms(fixed['std_error'])}"
+    )
     text = (
-        f"{shown_ms(fixed['ns'])} of a decode step, {fixed['percent']:.0f} % of its GPU time, do not depend on the size"
-        f" of the batch (standard error {shown_ms(fixed['std_error'])})"
+        f"{'About ' * is_rough}{shown_ms(fixed['ns'])} of a decode step, {fixed['percent']:.0f} % of its GPU time,"
+        f" do not depend on the size of the batch ({doubt})"
     )
     evidence = {
         "fixed_us": fixed["ns"] / 1e3, "std_error_us": fixed["std_error"] / 1e3, "r2": fixed["r2"],
@@ -191,7 +199,7 @@ def _fixed(costs: Mapping[Any, Mapping[str, Any]]) -> Iterator[Finding]:
 def leading_between(account: Account) -> str:
     """What the host did most between a server's steps; "" unless most idle time lies there."""
     served = served_in(account.window)
-    if not len(served):
+    if not len(served) or left_out_of(account.window.core) is not None:
         return ""
     parts = host_parts_between(served)
     return parts.leads if 2 * sum(parts.ns.values()) >= account.parts()["host"] > 0 else ""
