@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
 import pytest
 from handmade import Run
 
+from tracelens_graph.analyses.idle.idle import idle_parts
 from tracelens_graph.analyses.serving.iterations import iterations
 from tracelens_graph.analyses.serving.phases import phases
-from tracelens_graph.graph.iterations import iterations_of
+from tracelens_graph.graph.iterations import iterations_of, left_out_of
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate.serving import simulate
 
@@ -33,7 +35,15 @@ def test_phases_as_traces(run: Run, server: Path, tmp_path: Path) -> None:
         part = load_core(one["output_path"])
         (row,) = [row for row in phases(part).records() if row["iterations"]]
         true = whole[row["phase"]]
-        for name in ("iterations", "context_tokens", "generation_tokens", "gpu_sum_ms", "busy_ms"):
+        for name in (
+            "iterations",
+            "context_tokens",
+            "generation_tokens",
+            "gpu_sum_ms",
+            "busy_ms",
+            "device_ms",
+            "step_ms",
+        ):
             assert row[name] == pytest.approx(true[name]), name
         assert one["num_gpu_events"] == len(part.gpu_rows)
         assert one["gpu_busy_duration"] == pytest.approx(1e3 * true["gpu_sum_ms"])
@@ -57,14 +67,44 @@ def test_iterations_as_traces(run: Run, server: Path, tmp_path: Path) -> None:
         assert len(load_core(tmp_path / "parts" / f"iteration_{number}.json.gz").gpu_rows) == events[number]
 
 
-def test_a_piece_around_an_iteration(run: Run, server: Path, tmp_path: Path) -> None:
-    code, _, _ = run("cut", server, "--iteration", "7", "--around", "0", "-o", tmp_path / "step.json")
+def test_iterations_are_cut_alone_unless_time_around_is_asked_for(run: Run, server: Path, tmp_path: Path) -> None:
+    path = tmp_path / "step.json"
+    whole = iterations(load_core(server))
+    code, out, _ = run("cut", server, "--iteration", "7", "-o", path)
     assert code == 0
-    core, piece = load_core(server), load_core(tmp_path / "step.json")
-    (uid,) = core.columns.uid[iterations_of(core).rows[[7]]].tolist()
-    name = core.names[core.columns.name[core.row(uid)]]
-    assert name in piece.names
-    assert len(piece.gpu_rows) >= iterations(core)["gpu_events"][7]
+    assert "iteration 7: " in out
+    (row,) = iterations(load_core(path)).records()
+    assert [row[name] for name in ("gpu_events", "busy_ms")] == [whole[name][7] for name in ("gpu_events", "busy_ms")]
+    assert run("cut", server, "--iteration", "0-3", "-o", path)[0] == 0
+    assert list(iterations(load_core(path))["gpu_events"]) == list(whole["gpu_events"][:4])
+    code, out, _ = run("cut", server, "--iteration", "7", "--around", "1ms", "-o", path)
+    assert " in part: " in out
+    assert len(load_core(path).gpu_rows) > whole["gpu_events"][7]
+
+
+def test_time_of_iterations_left_out_is_not_counted(run: Run, server: Path, tmp_path: Path) -> None:
+    out = run("split", server, "-o", tmp_path / "parts")[1]
+    assert "left out" in out
+    part = tmp_path / "parts" / "decode.json.gz"
+    core, whole = load_core(part), load_core(server)
+    assert idle_parts(core).total_ns < idle_parts(whole).total_ns
+    assert "iterations were left out between" in run("report", part)[1]
+    left_out = left_out_of(core)
+    assert left_out is not None
+    assert 0 < left_out.count <= len(iterations_of(whole)) - len(iterations_of(core))
+    damaged = json.loads(gzip.decompress(part.read_bytes()))
+    for value in (
+        {"count": 1},
+        {"count": -1, "behind": [], "device_ns": []},
+        {"count": 1, "behind": 5, "device_ns": 6},
+    ):
+        damaged["iterationsLeftOut"] = value
+        assert left_out_of(load_core(damaged)) is None
+
+
+def test_below_iterations_an_iteration_is_offered(run: Run, server: Path) -> None:
+    out, err = run("ask", "iterations", server)[1:]
+    assert "--iteration 0 -o iteration-0.json.gz" in out + err
 
 
 @pytest.mark.parametrize(

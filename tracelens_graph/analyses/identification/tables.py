@@ -100,7 +100,9 @@ def identified_kernels(g: Core | Window, by: str = "layer") -> Table:
         "uid": c.uid[rows[first]],
     }
     order = np.lexsort((c.start_ns[rows[first]], at[first] if by == "layer" else -times.sum))
-    return IDENTIFIED_KERNELS.table(columns, w.titled("Identified kernels"), _notes(core)).take(order)
+    return IDENTIFIED_KERNELS.table(
+        columns, w.titled("Identified kernels, inferred from names and order"), _notes(core)
+    ).take(order)
 
 
 def identified_labels(traces: TraceSet, a: str | None = None, b: str | None = None) -> Table:

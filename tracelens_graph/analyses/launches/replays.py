@@ -31,7 +31,7 @@ REPLAYS = TableSchema(
         "percent_joined": Column("joined as share of gpu_events", "%", drop_priority=0),
         "gpu_time_us": Column.total("sum of the durations of the GPU events", "us"),
         "doubtful": Column.count("joined ones that fit another call, too: of several streams, or beside lost ones"),
-        "implausible": Column.count("GPU events left out: their kernels cannot be the work of the ops in their place"),
+        "implausible": Column.count("kernels that cannot be their op's work: joined by name, or left out"),
         "lost": Column.count("captured calls that replays lack"),
         "extra": Column.count("GPU events of replays without a captured call"),
         "what": Column.text("what is odd, lost or extra, by name", wraps=True),
