@@ -19,7 +19,8 @@ from tracelens_graph.errors import (
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceMember
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.loading.many import MEMORY_BYTES, load_core_set, trace_files
+from tracelens_graph.loading.files import trace_files
+from tracelens_graph.loading.many import MEMORY_BYTES, load_core_set
 from tracelens_graph.loading.one import link_damage, load_core
 from tracelens_graph.nxview.ranks import TraceGraphSet
 from tracelens_graph.nxview.rebuild import rebuild

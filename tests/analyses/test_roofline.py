@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -395,6 +396,49 @@ def test_known_rates() -> None:
     assert found.tb_s == pytest.approx(4 * 2**20 / 100e-6 / 1e12)
     assert found.percent_of_roof == pytest.approx(40)
     assert found.won_us == pytest.approx(60)
+
+
+def attention_steps(*steps: tuple[int, float]) -> Core:
+    """Steps of two answers by keys of both and time of attention; 2 heads of 8 numbers, keys and values of 2 bytes."""
+    shapes = {"Input Dims": [[2, 2, 8]] * 3, "Input type": ["c10::BFloat16"] * 3}
+    events = []
+    for number, (keys, us) in enumerate(steps):
+        at = 100 * number
+        sums = f"sq2sk{keys}sqsq2sqsk{keys}"
+        events += [
+            span("user_annotation", f"execute_{number}_context_0(sq0sk0sqsq0sqsk0)_generation_2({sums})", at, 90),
+            span("cpu_op", "vllm::unified_attention_with_output", at + 1, 10, **shapes),
+            *launched(at + 2, at + 3, at + 10, at + 10 + us, "kernel_unified_attention_2d"),
+        ]
+    return load_core(events)
+
+
+def test_attention_over_other_lengths_in_each_step() -> None:
+    """The first step reads two and a half times the keys of the second: it is no measure of both."""
+    slow = replace(TOY, figures={"matrix_bf16": Figure(1.0, Source()), "memory_bandwidth_gbps": Figure(1.0, Source())})
+    core = attention_steps((1000, 80), (400, 80))
+    table = unified_perf_summary(core, arch=slow)
+    (one,) = table.records()
+    at_roof = one["Roofline Time (µs)_mean"] * 2
+    assert one["Roofline Time (µs)_first"] > at_roof / 2
+    found = below_roof(table).records()[0]
+    assert found["could_be_won_ms"] == pytest.approx((160 - at_roof) / 1000)
+    assert found["percent_of_roof"] == pytest.approx(100 * at_roof / 160)
+    parts = {row["part"]: row for row in roofline_summary(core, slow).records()}
+    assert parts["memory_bound"]["could_be_won_ms"] == pytest.approx(found["could_be_won_ms"], abs=2e-6)
+
+
+def test_attention_beyond_its_roof_may_have_a_window() -> None:
+    slow = replace(TOY, figures={"matrix_bf16": Figure(1.0, Source()), "memory_bandwidth_gbps": Figure(1.0, Source())})
+    notes = roofline_summary(attention_steps((1000, 80), (1000, 20)), slow).notes
+    assert any("attention (1 of them) may see a part of the keys only" in note for note in notes)
+
+
+def test_each_call_has_its_own_roof() -> None:
+    """The first of four calls takes 10 us at its roof, all together 48 us: as much work as of 4.8 such calls."""
+    found = reached(row(**{"Roofline Time (µs)_mean": 12.0}))
+    assert (found.percent_of_roof, found.won_us) == (pytest.approx(48), pytest.approx(52))
+    assert found.tb_s == pytest.approx(4.8 * 2**20 / 100e-6 / 1e12)
 
 
 def test_what_is_not_known() -> None:

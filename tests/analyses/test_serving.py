@@ -10,12 +10,14 @@ import pytest
 from handmade import call, gpu, span
 
 from tracelens_graph.analyses.alignment.difference import median_steps
+from tracelens_graph.analyses.diagnosis.account import account_of
 from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.serving.gaps import host_parts_between
 from tracelens_graph.analyses.serving.iterations import iterations, served_in
 from tracelens_graph.analyses.serving.phases import phases, steady_state, step_costs, stretches
+from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.window import window_of
+from tracelens_graph.graph.window import narrow, whole_window, window_of
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate.serving import simulate
 from tracelens_graph.tables.terminal import aligned
@@ -78,6 +80,42 @@ def test_a_window_has_its_own_iterations() -> None:
     table = iterations(by_hand().window(iteration=1))  # type: ignore[attr-defined]
     assert list(table["iteration"]) == [1]
     assert table.title == "Iterations of a server (iteration 1)"
+    assert table.records() == iterations(by_hand()).records()[1:2]
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_left_out_iterations_are_no_idle_time_and_end_those_before_them(engine: str) -> None:
+    core, _ = simulated(engine=engine, sizes=(8, 16, 32), seed=5)
+    everything = {row["iteration"]: row for row in iterations(core).records()}
+    for phase in {row["phase"] for row in everything.values()} & {"prefill", "decode", "mixed"}:
+        w = narrow(whole_window(core), phase=phase)
+        rows = iterations(w).records()
+        assert repr(rows) == repr([everything[row["iteration"]] for row in rows])
+        (summed,) = phases(w).records()
+        assert summed["gap_ms"] == pytest.approx(sum(row["gap_ms"] for row in rows))
+        account, (times,) = account_of(w), [dict(zip(*(gpu_timeline(w)[c] for c in ("type", "time ms")), strict=True))]
+        assert account.window_ns / 1e6 == pytest.approx(times["total_time"])
+        assert sum(account.parts().values()) == account.window_ns
+        assert account.causes.sum() / 1e6 == pytest.approx(times["idle_time"])
+        found = {one.topic: one for one in verdict(w)}
+        assert "outside" not in found
+        assert found["server_gaps"].evidence["ms"] == pytest.approx(summed["gap_ms"])
+    phases_of_all = {row["phase"]: row for row in phases(core).records()}
+    assert (
+        phases(narrow(whole_window(core), phase="decode")).records()[0]["token_us"]
+        == phases_of_all["decode"]["token_us"]
+    )
+
+
+def test_time_that_the_recording_cut_off_is_of_no_iteration() -> None:
+    core = load_core([
+        span("user_annotation", "execute_context_0(0)_generation_4(4)", 0, 2000),
+        call(1, 1, dur=1), gpu(2, 1, 1), call(5, 2, dur=1), gpu(1500, 10, 2), call(7, 3, dur=1), gpu(1512, 8, 3),
+    ])  # fmt: skip
+    (row,) = iterations(core).records()
+    assert (row["device_ms"], row["busy_ms"], row["gpu_events"]) == (pytest.approx(0.02), pytest.approx(0.019), 3)
+    assert phases(core).records()[0]["step_ms"] == pytest.approx(0.02)
+    assert steady_state(core).records()[0]["step_ms"] == pytest.approx(0.02)
 
 
 def test_without_iterations() -> None:
@@ -195,6 +233,22 @@ def test_the_first_screen_of_a_server() -> None:
     assert found["server_prompts"].evidence["iterations"] == first["mixed_iterations"]
     assert found["server_fixed"].evidence["fixed_us"] == pytest.approx(truth["cost"]["fixed_ns"] / 1e3, rel=0.1)
     assert "server_padding" not in found
+
+
+@pytest.mark.parametrize(
+    ("beside", "engine"),
+    [
+        ([], ""),
+        ([span("user_annotation", "step[DECODE bs=4]", 1, 6)], " (SGLang)"),
+        ([span("python_function", "sglang/srt/managers/scheduler.py(10): run", 0, 9)], " (SGLang)"),
+        ([span("python_function", "/sgl/vllm/v1/worker/gpu_model_runner.py(10): execute", 0, 9)], " (vLLM)"),
+    ],
+)
+def test_the_engine_is_what_more_than_a_form_of_annotation_shows(beside: list[dict[str, Any]], engine: str) -> None:
+    name = "execute_4_context_0(sq0sk0sqsq0sqsk0)_generation_4(sq4sk40sqsq4sqsk40)"
+    steps = [event for n in range(8) for event in step(name, 400 * n, [(400 * n + 9, 390)] * 3, n)]
+    (found,) = (one for one in verdict(load_core([*steps, *beside])) if one.topic == "server")
+    assert found.text.startswith(f"A server's steps{engine}: ")
 
 
 def test_padding_on_the_first_screen() -> None:

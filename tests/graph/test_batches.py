@@ -12,7 +12,7 @@ NONE = Requests()
 
 
 def vllm(context: Requests, generation: Requests, phase: str) -> Batch:
-    return Batch(context, generation, phase, context.count + generation.count, 0, True, "vLLM")  # type: ignore[arg-type]
+    return Batch(context, generation, phase, context.count + generation.count, 0, True, "")  # type: ignore[arg-type]
 
 
 def sglang(phase: str, size: int, context: Requests = NONE, generation: Requests = NONE, keys: bool = True) -> Batch:
@@ -119,7 +119,13 @@ def test_what_is_captured() -> None:
 
 @pytest.mark.parametrize(
     ("name", "phase"),
-    [("decode step 3", "decode"), ("Model.Prefill", "prefill"), ("decoder", "unknown"), ("contextual", "unknown")],
+    [
+        ("decode step 3", "decode"),
+        ("Model.Prefill", "prefill"),
+        ("decoder", "unknown"),
+        ("contextual", "unknown"),
+        ("execute_-4_context_0(sq0)_generation_4(sq0.5)", "unknown"),
+    ],
 )
 def test_phases_in_plain_words(name: str, phase: str) -> None:
     assert phase_named(name) == phase

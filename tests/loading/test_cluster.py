@@ -31,7 +31,8 @@ from tracelens_graph.errors import (
 )
 from tracelens_graph.loading import cluster
 from tracelens_graph.loading.cluster import map_on_workers
-from tracelens_graph.loading.many import load_core_set, trace_files
+from tracelens_graph.loading.files import trace_files
+from tracelens_graph.loading.many import load_core_set
 from tracelens_graph.reports.document import table_json
 from tracelens_graph.simulate import simulate, write
 

@@ -22,7 +22,8 @@ from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.errors import AnalysisError, DamagedTraceWarning, IncompleteSetWarning, NotATraceError, TraceError
 from tracelens_graph.graph.columns import ALWAYS
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.loading.many import load_core_set, trace_files
+from tracelens_graph.loading.files import trace_files
+from tracelens_graph.loading.many import load_core_set
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.document import table_json
 from tracelens_graph.schema import STORED

@@ -15,7 +15,8 @@ from corpus import CORPUS, needs_corpus
 from tracelens_graph.analyses.ranks import COLUMNS
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.errors import IncompleteSetWarning
-from tracelens_graph.loading.many import load_core_set, trace_files
+from tracelens_graph.loading.files import trace_files
+from tracelens_graph.loading.many import load_core_set
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.loading.pairing import paired
 

@@ -25,7 +25,8 @@ from tracelens_graph.compat.ranks.tables import tracelens_tables
 from tracelens_graph.compat.sheets import Asked, jax_sheets, pytorch_sheets
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import whole_window
-from tracelens_graph.loading.many import load_core_set, trace_files
+from tracelens_graph.loading.files import trace_files
+from tracelens_graph.loading.many import load_core_set
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.perf.devices import architecture
 from tracelens_graph.tables.table import Table

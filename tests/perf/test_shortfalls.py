@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -98,6 +99,7 @@ CASES: dict[str, tuple[Work, set[str]]] = {
     "a head between sizes": (attention(8, 32, 4096, 4096, 80), {"head_size"}),
     "a decoding step": (attention(1, 32, 1, 32768, 128), {"few_blocks", "short_sequence"}),
     "few heads": (attention(1, 2, 4096, 4096, 128), {"few_blocks"}),
+    "few heads whose keys are split": (replace(attention(1, 2, 4096, 4096, 128), blocks=640), set()),
     "many experts, few tokens": (moe(16, 64, 2), {"few_tokens"}),
     "one expert for each token": (moe(512, 16, 1), {"few_tokens"}),
     "many tokens": (moe(4096, 8, 2), set()),
@@ -143,6 +145,34 @@ CASES: dict[str, tuple[Work, set[str]]] = {
     "nothing known": (Work("aten::x", "other", [], []), set()),
     "empty sizes": (mm(0, 0, 0), set()),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sums", "blocks", "expected"),
+    [
+        # 32 answers of a token each, 32 heads: 1,024 blocks for 304 units.
+        ({"g": (32, 32_785, 32, 32_785)}, (1024, 1024), "1 query to 1,024 keys: these are moved for little work"),
+        # Two of them fill no device.
+        ({"g": (2, 2048, 2, 2048)}, (64, 64), "1 query to 1,024 keys: these are moved for little work"),
+        # A prompt of 2,048 tokens beside 16 answers is what takes the time.
+        ({"c": (2048, 2048, 2048**2, 2048**2), "g": (16, 16_000, 16, 16_000)}, (512, 512), ""),
+        # Four prompts of 256.
+        ({"c": (1024, 1024, 4 * 256**2, 4 * 256**2)}, (256, 256), "a short sequence of 256: a block ends soon after"),
+    ],
+)
+def test_requests_of_attention_are_counted(
+    sums: dict[str, tuple[int, ...]], blocks: tuple[int, int], expected: str
+) -> None:
+    kinds = {"c": (0,) * 4, "g": (0,) * 4} | sums
+    params = {f"{kind}_{name}": of for kind, all_ in kinds.items()
+              for name, of in zip(("sq", "sk", "sqsq", "sqsk"), all_, strict=True)}  # fmt: skip
+    tokens, keys = (sum(one[at] for one in kinds.values()) for at in (0, 1))
+    work = attention(1, 32, tokens, keys, 128)
+    work = replace(work, params={**work.params, **params}, units=304)
+    found = {one.name: one.text for one in reasons(work)}
+    assert work.tiles == blocks
+    assert ("few_blocks" in found) == (blocks[1] < 304)
+    assert found.get("short_sequence", "").startswith(expected) if expected else "short_sequence" not in found
 
 
 @pytest.mark.parametrize(("work", "expected"), CASES.values(), ids=CASES)

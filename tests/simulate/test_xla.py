@@ -12,7 +12,7 @@ import pytest
 from tracelens_graph.analyses.ops.passes import forward_backward
 from tracelens_graph.analyses.places.modules import modules
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading.many import trace_files
+from tracelens_graph.loading.files import trace_files
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind, OwnerRule
 from tracelens_graph.simulate.xla import Run, simulate, write

@@ -125,7 +125,7 @@ NAME_RULES: Sequence[tuple[str, Sequence[str | tuple[str, str]]]] = (
         "MoE",
         r"(?<![a-z])f?moe(?![a-z])",
         r"(?<![a-z])f?moe(?:_|gemm|fc|sort|kernel|route|topk|gate|problem|align|activ)",
-        r"fused_?moe|(?:finalize|expand|build|prepare|bias)\w{0,12}moe",
+        r"fused_?moe|(?:finalize|expand|build|prepare|bias)\w{0,12}moe|finalize_?matmul",
         r"moe(?:_?align|_?sum|_?permute|_?unpermute|routing)",
         r"expert(?:s|_|offset|first|prefix|map|token|count|id)|expandinputrows|finalizemoe",
         r"top_?k_?(?:gating|softmax|sigmoid|softplus)|grouped_?topk|gating_?(?:softmax|topk)",

@@ -79,7 +79,7 @@ def compare(
     _check_output(table, outputs, layout)
     from tracelens_graph.analyses.report.report_tables import ReportOptions, Tables
     from tracelens_graph.errors import NotATraceError, TraceError
-    from tracelens_graph.loading.many import left_out_note
+    from tracelens_graph.loading.files import left_out_note
 
     options = ReportOptions(linked_only=linked_only, recompute=recompute, extension=extension_of(extension))
     conditions = _conditions(fail_if or [], options)

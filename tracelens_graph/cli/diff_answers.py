@@ -277,7 +277,7 @@ class Several:
     def _readable(self) -> Iterator[tuple[str, Part]]:
         """Those files that are traces: whatever else lies in a folder of traces is passed over."""
         from tracelens_graph.errors import NotATraceError, TraceError
-        from tracelens_graph.loading.many import left_out_note
+        from tracelens_graph.loading.files import left_out_note
 
         others = []
         for path, tag in zip(self.paths, self.tags, strict=True):

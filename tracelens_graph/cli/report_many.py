@@ -91,7 +91,7 @@ def many_traces(
     from tracelens_graph.analyses.across.overview import late_trace, lateness_of, overview
     from tracelens_graph.errors import TraceError
     from tracelens_graph.loaders.sources import is_stream
-    from tracelens_graph.loading.many import left_out_note
+    from tracelens_graph.loading.files import left_out_note
     from tracelens_graph.loading.pairing import execution_traces_alone, paired
     from tracelens_graph.utils.texts import distinct_names
 

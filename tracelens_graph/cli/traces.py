@@ -32,7 +32,7 @@ def traces_named(arguments: Sequence[str]) -> list[str]:
 
         return with_ranks_apart(arguments, lambda line: warn([line]))
     from tracelens_graph.errors import NotATraceError
-    from tracelens_graph.loading.many import trace_files
+    from tracelens_graph.loading.files import trace_files
 
     try:
         files = trace_files(arguments, tell=lambda line: say([line]))

@@ -52,7 +52,7 @@ class Batch:
         captured: requests that the replayed graph was captured for, of which those beyond `size` are padding; 0 if the
             annotation does not say.
         has_keys: whether the sums over keys are known.
-        engine: whose annotation it is.
+        engine: whose annotation it is; empty if several engines write such.
     """
 
     context: Requests = Requests()
@@ -77,7 +77,7 @@ class Grammar:
     """One form of annotation.
 
     Attributes:
-        engine: who writes it.
+        engine: who writes it; empty for a form that TraceLens's patches write in several engines.
         pattern: its text. Groups are fields, but `word`, which picks the reading, and `fields`: fields as `key=value`.
         readings: word -> reading; "" where the form has no word, or for any other word.
     """
@@ -114,7 +114,7 @@ def _of_one_kind(kind: str, phase: Phase) -> _Reading:
 
 
 GRAMMARS = (
-    Grammar("vLLM", re.compile(rf"execute_\d{{1,18}}_context_{_sums('c')}_generation_{_sums('g')}"), _AS_NAMED),
+    Grammar("", re.compile(rf"execute_\d{{1,18}}_context_{_sums('c')}_generation_{_sums('g')}"), _AS_NAMED),
     Grammar(
         "vLLM",
         # A sum of squares may follow the tokens.
@@ -205,9 +205,9 @@ def capture_of(annotation: str) -> tuple[int, str] | None:
 
 
 def phase_named(annotation: str) -> Phase:
-    """The phase that a name speaks of in plain words, such as `decode step 3`."""
-    match = _WORD.search(annotation[:_LONGEST])
-    return _PHASE_WORDS[match[1].lower()] if match else "unknown"
+    """The phase that a name speaks of in plain words, such as `decode step 3`; unknown if it speaks of several."""
+    found = {_PHASE_WORDS[word.lower()] for word in _WORD.findall(annotation[:_LONGEST])}
+    return found.pop() if len(found) == 1 else "unknown"
 
 
 def richer(outer: Batch, inner: Batch) -> Batch:
@@ -215,4 +215,4 @@ def richer(outer: Batch, inner: Batch) -> Batch:
     if inner.phase not in (outer.phase, "unknown") and outer.phase != "unknown":
         return outer  # a part of a step, such as the draft of a decode step
     best = inner if (inner.has_keys and not outer.has_keys) or outer.phase == "unknown" else outer
-    return replace(best, captured=outer.captured or inner.captured)
+    return replace(best, captured=outer.captured or inner.captured, engine=outer.engine or inner.engine)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -42,6 +42,8 @@ class Window(Memo):
             `tracelens_graph.extensions.extension.extension_of(window)` gives it its type.
         all_frames: whether lines of Python, flame graphs and ways up show the frames of frameworks, too.
         around: what it was chosen from, if it is only what some calls or annotations launch: it owns no step, no span.
+        all_iterations: the same part with all iterations of a server, if it is some of them; None if it was not chosen
+            by iterations. An iteration lasts until the next one begins, also if that is not in the window.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Window(Memo):
         extension: Hashable | None = None,
         all_frames: bool = False,
         around: Window | None = None,
+        all_iterations: Window | None = None,
     ) -> None:
         super().__init__()
         self.core = core
@@ -59,6 +62,7 @@ class Window(Memo):
         self.extension = extension
         self.all_frames = all_frames
         self.around = around
+        self.all_iterations = all_iterations
         self._mask = mask
 
     @property
@@ -110,24 +114,39 @@ class Window(Memo):
         """The nodes of this window that a mask over all rows keeps."""
         both = mask if self._mask is None else self._mask & mask
         both_titles = "; ".join(filter(None, (self.title, title)))
-        return type(self)(self.core, both, both_titles, self.extension, self.all_frames, around or self.around)
+        whole = self.all_iterations and self.all_iterations.narrowed(mask, title)
+        return self._with(mask=both, title=both_titles, around=around or self.around, all_iterations=whole)
+
+    def of_iterations(self, mask: Mask, title: str) -> Window:
+        """The nodes of some iterations of a server: those of this window that a mask over all rows keeps."""
+        return self.narrowed(mask, title)._with(all_iterations=self.all_iterations or self)
 
     def retitled(self, title: str) -> Window:
         """The same nodes under another title."""
-        return type(self)(self.core, self._mask, title, self.extension, self.all_frames, self.around)
+        return self._with(title=title)
 
     def extended(self, extension: Hashable) -> Window:
         """The same nodes for analyses that go by an extension."""
-        return type(self)(self.core, self._mask, self.title, extension, self.all_frames, self.around)
+        return self._with(extension=extension)
 
     def with_all_frames(self) -> Window:
         """The same nodes for screens that show the frames of frameworks, too."""
-        return type(self)(self.core, self._mask, self.title, self.extension, True, self.around)
+        return self._with(all_frames=True)
 
     def moved_to(self, core: Core) -> Window:
         """The same rows of another graph, such as a copy with other names."""
-        around = self.around and self.around.moved_to(core)
-        return type(self)(core, self._mask, self.title, self.extension, self.all_frames, around)
+        beside = {
+            name: window and window.moved_to(core)
+            for name, window in (("around", self.around), ("all_iterations", self.all_iterations))
+        }
+        return self._with(core=core, **beside)
+
+    def _with(self, **changes: Any) -> Self:
+        same = {
+            "core": self.core, "mask": self._mask, "title": self.title, "extension": self.extension,
+            "all_frames": self.all_frames, "around": self.around, "all_iterations": self.all_iterations,
+        }  # fmt: skip
+        return type(self)(**(same | changes))
 
     def titled(self, text: str) -> str:
         """A table's title, with what the table was restricted to, and what in it is inferred."""
@@ -273,7 +292,7 @@ def _in_iterations(window: Window, wanted: Iterable[int] | None, phase: str | No
         phases, counts = np.unique(found.phases, return_counts=True)
         there = ", ".join(f"{count:,} {name}" for name, count in zip(phases, counts, strict=True))
         raise AnalysisError(f"the trace has no {label}; its iterations are {there}")
-    return window.narrowed((found.of >= 0) & chosen[found.of], label)
+    return window.of_iterations((found.of >= 0) & chosen[found.of], label)
 
 
 def _in_annotations(window: Window, wanted: str | re.Pattern[str], threads: Threads) -> Window:

@@ -88,7 +88,7 @@ def graph_of(gpu_trace: Any) -> Core:
         raise AnalysisError(f"{gpu_trace.info.source}: is an execution trace; name the profiler's trace")
     if isinstance(gpu_trace, Core):
         return gpu_trace
-    from tracelens_graph.loading.one import load_profile
+    from tracelens_graph.loading.profile import load_profile
 
     return load_profile(gpu_trace)
 

@@ -91,7 +91,7 @@ def load_captures(files: Sequence[_File], tell: Callable[[str], None]) -> list[C
         tell: called with a line on each file that cannot be used.
     """
     from tracelens_graph.captures.recording import captured_graphs
-    from tracelens_graph.loading.one import load_profile
+    from tracelens_graph.loading.profile import load_profile
 
     graphs: list[CapturedGraph] = []
     for path, details in files:
@@ -122,7 +122,7 @@ def capture_files(captures: Any, rank: int | None, tell: Callable[[str], None]) 
 
 
 def _files(named: Sequence[str], rank: int | None, tell: Callable[[str], None]) -> list[_File]:
-    from tracelens_graph.loading.many import trace_files
+    from tracelens_graph.loading.files import trace_files
 
     found: list[_File] = []
     for one in named:

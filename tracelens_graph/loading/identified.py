@@ -22,7 +22,7 @@ def identified(core: Core, like: Any, tell: Callable[[str], None]) -> Graph:
         TraceError: it cannot be read.
     """
     from tracelens_graph.analyses.identification.calls import with_identified
-    from tracelens_graph.loading.one import load_profile
+    from tracelens_graph.loading.profile import load_profile
     from tracelens_graph.loading.pseudo_ops import with_pseudo_ops
 
     other = None if like is True else like if isinstance(like, Core) else load_profile(like)

@@ -136,9 +136,20 @@ class Work:
 
     @cached_property
     def attention(self) -> Attention | None:
-        """The attention that it is."""
-        sizes = _sizes([self.params.get(one) for one in ("B", "H_Q", "N_Q", "N_KV", "d_h_qk")])
-        return Attention(*sizes) if sizes else None
+        """The attention that it is: of requests of several lengths, as many of the usual length.
+
+        Queries and keys of serving engines are sums over requests. Requests of equal length have q² / Σq² of it; of
+        those of both kinds, prompts and answers, the kind with most pairs of queries and keys counts.
+        """
+        p = self.params
+        sizes = _sizes([p.get(one) for one in ("B", "H_Q", "N_Q", "N_KV", "d_h_qk")])
+        kinds = [found for kind in "cg" if (found := _sizes([p.get(f"{kind}_{one}") for one in _OF_REQUESTS]))]
+        if not sizes or not kinds:
+            return Attention(*sizes) if sizes else None
+        tokens, keys, squares, _ = max(kinds, key=lambda one: one[-1])
+        length = max(squares // tokens, 1)
+        requests = max(tokens // length, 1)
+        return Attention(requests, sizes[1], length, max(keys // requests, 1), sizes[4])
 
     @cached_property
     def experts(self) -> Experts | None:
@@ -171,6 +182,9 @@ def _sizes(values: Any, least: int = 1) -> tuple[int, ...]:
     found = tuple(values) if isinstance(values, list | tuple) else ()
     return found if all(isinstance(one, int) and least <= one < _BEYOND for one in found) else ()
 
+
+_OF_REQUESTS = ("sq", "sk", "sqsq", "sqsk")
+"""Sums over requests among the parameters of attention of serving engines, each behind `c_` or `g_`."""
 
 _BEYOND = 2**40
 """A size from which on nothing is believed."""
@@ -232,7 +246,9 @@ def reasons(work: Work) -> Iterator[Reason]:
 
 
 def _few_blocks(work: Work) -> str:
-    tiles, units = work.tiles and work.tiles[1], work.units or FEWEST_UNITS
+    # Attention may split the keys, too: its blocks are counted only where the launch does not show them.
+    is_counted = work.attention is not None and work.blocks
+    tiles, units = None if is_counted else work.tiles and work.tiles[1], work.units or FEWEST_UNITS
     of_device = f"for {units:,} units" if work.units else f"where the smallest known device has {units} units"
     if tiles is not None and 0 < tiles < units:
         what = f"{'tile' if work.product else 'block'}{'s'[: tiles > 1]}{'' if work.product else ' of queries'}"

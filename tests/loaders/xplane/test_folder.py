@@ -9,7 +9,8 @@ from plain_xplane import Plane, written
 
 from tracelens_graph.errors import NotATraceError
 from tracelens_graph.loaders.xplane.files import profiles_in
-from tracelens_graph.loading.many import load_core_set, trace_files
+from tracelens_graph.loading.files import trace_files
+from tracelens_graph.loading.many import load_core_set
 from tracelens_graph.loading.one import load_core
 
 

@@ -18,7 +18,7 @@ from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.errors import NotATraceError, TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loaders.xplane.space import planes
-from tracelens_graph.loading.many import trace_files
+from tracelens_graph.loading.files import trace_files
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import GPU_KINDS, Kind, OwnerRule
 from tracelens_graph.stores.cut import piece_between, write_piece

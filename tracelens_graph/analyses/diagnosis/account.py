@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -11,11 +11,17 @@ import numpy as np
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
-from tracelens_graph.analyses.idle.host_states import ends
-from tracelens_graph.analyses.idle.idle import Cause, Idle, edge_parts, idle_parts, joined
+from tracelens_graph.analyses.idle.idle import (
+    Cause,
+    Idle,
+    behind_cut_off_work,
+    edge_parts,
+    ended_by,
+    idle_parts,
+    joined,
+)
 from tracelens_graph.analyses.timeline.timeline import times_by_group
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.traversals import launches_of
 from tracelens_graph.graph.window import Window, narrow, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.column import Column
@@ -32,7 +38,8 @@ WHOLES: Mapping[Whole, str] = {
     "own_time": "time of its own work",
 }  # fmt: skip
 """What a share is of, as evidence has it -> in words. The judged span is the GPU span without what is left out; what is
-below some calls alone (`Window.around`) is judged by its own time, so that parts add up to no more than the whole."""
+below some calls alone (`Window.around`), or of some iterations of a server, is judged by its own time, so that parts
+add up to no more than the whole."""
 
 PARTS: Mapping[str, str] = {
     "computation": "computation", "communication": "exposed communication", "copies": "exposed copies",
@@ -57,8 +64,8 @@ class Account:
 
     The *GPU span* reaches from the first start to the last end of a GPU event. The *span* is that, or its last part
     where the recording cut off the work before; the *window* also holds what of the steps lies before and behind it,
-    in which the host works and the GPU waits. Of what is below some calls alone, both are its GPU work and the gaps
-    that end with it.
+    in which the host works and the GPU waits. Of what is below some calls alone, or of some iterations, both are its
+    GPU work and the gaps that end with it.
 
     Attributes:
         window: the part of the trace that is judged.
@@ -119,7 +126,7 @@ class Account:
     @property
     def span(self) -> Whole:
         """What shares of the span are shares of."""
-        if self.window.around is not None:
+        if self.window.around is not None or self.window.all_iterations is not None:
             return "own_time"
         return "judged_span" if self.cut_off_ns else "gpu_span"
 
@@ -201,28 +208,23 @@ def time_spent(g: Core | Window) -> Table:
 def _account(w: Window) -> Account:
     if w.around is not None:
         return _own_account(w, w.around)
-    start = _behind_cut_off_work(w)
+    start = behind_cut_off_work(w)
     judged = narrow(w, after_ns=start) if start is not None else w
     c = w.core.columns
     cut_off = 0 if start is None else start - int(c.start_ns[w.gpu_rows].min())
     times, devices = _times(judged)
     inner = idle_parts(judged)
-    edges = joined([]) if start is not None else edge_parts(judged)
+    edges = joined([]) if start is not None or judged.all_iterations else edge_parts(judged)
     at_edges = np.arange(len(inner.row) + len(edges.row)) >= len(inner.row)
     idle = joined([inner, edges])
-    return Account(judged, cut_off, devices, idle_parts(w).total_ns, times["total_time"], times, idle, at_edges)
+    return Account(judged, cut_off, devices, idle_parts(w).total_ns, inner.total_ns, times, idle, at_edges)
 
 
 def _own_account(w: Window, around: Window) -> Account:
     """What is below some calls: its GPU work, and of the gaps around it those that end with it."""
     times, devices = _times(w)
-    idle = idle_parts(around)
-    own = w.holds(idle.row)
-    columns = {part.name: getattr(idle, part.name)[..., own] for part in fields(Idle) if part.name != "total_ns"}
-    columns["parts"][Cause.outside] = 0
-    span_ns = times["busy_time"] + int(columns["parts"].sum())
-    gaps = Idle(**columns, total_ns=span_ns)
-    return Account(w, 0, devices, span_ns, span_ns, times, gaps, np.zeros(len(gaps.row), bool))
+    gaps = ended_by(w, idle_parts(around))
+    return Account(w, 0, devices, gaps.total_ns, gaps.total_ns, times, gaps, np.zeros(len(gaps.row), bool))
 
 
 def _times(w: Window) -> tuple[dict[str, int], int]:
@@ -230,20 +232,3 @@ def _times(w: Window) -> tuple[dict[str, int], int]:
     devices, device = np.unique(w.core.columns.device[w.gpu_rows], return_inverse=True)
     by_device = times_by_group(w.core, w.gpu_rows, device, len(devices))
     return {name: int(ns.sum()) for name, ns in by_device.items()}, len(devices)
-
-
-def _behind_cut_off_work(w: Window) -> int | None:
-    """Where to begin if the device first ran work that is not in the file, ns; None where all is there."""
-    core, c, idle = w.core, w.core.columns, idle_parts(w)
-    if not len(idle.row):
-        return None
-    length = idle.end - idle.start
-    longest = int(length.argmax())
-    call, start = launches_of(c, idle.row[longest : longest + 1])[0], idle.start[longest]
-    within = int(c.start_ns[w.gpu_rows].min()) + limits.CUT_OFF_WITHIN_PERCENT / 100 * idle.total_ns
-    if length[longest] < limits.CUT_OFF_PERCENT / 100 * int(length.sum()) or start > within:
-        return None
-    launched_within = start + limits.CUT_OFF_WITHIN_PERCENT / 100 * length[longest]
-    if call < 0 or ends(core, np.array([call]))[0] > launched_within:
-        return None
-    return int(idle.end[longest])

@@ -199,7 +199,7 @@ def _families(w: Window) -> Families:
     names = [core.names[code] for code in c.name[rows[first]].tolist()]
     category = [labels[code] for code in category_of[rows[first]].tolist()]
     unknown = extension_of(w).all_kernel_rules.other
-    kind = [MATRIX.get(one, "gpu_bound" if one == unknown else MEMORY) for one in category]
+    kind = [_kind_of_run(name, one, unknown) for name, one in zip(names, category, strict=True)]
     ns = sum_by_group(group, c.dur_ns[rows], len(first))
     of_row = np.array(kind, object)[group] if len(group) else np.zeros(0, object)
     times = _added(kind, ns)
@@ -211,6 +211,15 @@ def _families(w: Window) -> Families:
         *_graph_ns(w),
         int(ns[[is_fused(name) for name in names]].sum()),
     )
+
+
+def _kind_of_run(kernel: str, category: str, unknown: str) -> str:
+    """The kind of run that a kernel makes: of experts the products, while routing, sorting and sums move data."""
+    if category == "MoE":
+        from tracelens_graph.analyses.identification.families import Family, family_of
+
+        return MATRIX[category] if family_of(kernel) in (Family.experts, Family.product) else MEMORY
+    return MATRIX.get(category, "gpu_bound" if category == unknown else MEMORY)
 
 
 def _added(keys: list[str], ns: np.ndarray) -> dict[str, int]:

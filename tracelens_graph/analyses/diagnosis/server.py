@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,8 +15,10 @@ from tracelens_graph.analyses.diagnosis.finding import Finding, Severity, brief,
 from tracelens_graph.analyses.serving.gaps import host_parts_between
 from tracelens_graph.analyses.serving.iterations import BETWEEN, Served, served_in
 from tracelens_graph.analyses.serving.phases import phases, step_costs
+from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.user_code import line_names, shown_name
 from tracelens_graph.graph.window import Window
+from tracelens_graph.schema import PYTHON_KINDS
 
 _ASK = "tracelens-graph ask phases TRACE"
 
@@ -30,6 +34,10 @@ _PARTS: Mapping[str, tuple[str, str]] = {
     "unrecorded": ("code that is not recorded", "record_stacks"),
 }
 """Part of the host's work between steps -> in words, and what to try."""
+
+_PACKAGES: Mapping[str, str] = {"vllm": "vLLM", "sglang": "SGLang", "atom": "ATOM", "xfuser": "xDiT"}
+_PACKAGE = re.compile(rf"(?:^|/)({'|'.join(_PACKAGES)})/\S+\.py\(")
+"""Packages of engines -> the engines, and how functions of Python of theirs are named."""
 
 _IDLE_TOPICS = {"synchronization", "python", "launches", "unrecorded", "unexplained"}
 """Causes of idle time that the gaps between steps explain better."""
@@ -66,13 +74,23 @@ def _steps(served: Served, rows: Mapping[str, Mapping[str, Any]], costs: Mapping
     if prompt := costs.get(("mixed", "context token")) or costs.get(("prefill", "context token")):
         evidence["prompt_token_us"] = prompt["ns"] / 1e3
         texts.append(f"a token of a prompt costs {shown_ms(prompt['ns'])}")
-    engine = next((batch.engine for batch in served.batches if batch.engine), "")
+    engine = _engine(served)
     text = f"A server's steps{f' ({engine})' if engine else ''}: {'; '.join(texts)}"
     if any(lead):
         text += f". By GPU time {', '.join(filter(None, lead))}"
     return Finding(
         "server", text, {name: value for name, value in evidence.items() if value is not None}, ask_next=_ASK
     )
+
+
+def _engine(served: Served) -> str:
+    """The engine whose files most functions are of, else that of the annotations; empty if neither shows one."""
+    core = served.window.core
+    functions = np.unique(core.columns.name[is_kind(core.columns.kind, PYTHON_KINDS)]).tolist()
+    of_functions = Counter(match[1] for code in functions if (match := _PACKAGE.search(core.names[code])))
+    if of_functions:
+        return _PACKAGES[of_functions.most_common(1)[0][0]]
+    return next((batch.engine for batch in served.batches if batch.engine), "")
 
 
 def _phase_text(phase: str, row: Mapping[str, Any]) -> str:

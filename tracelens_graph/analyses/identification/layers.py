@@ -55,10 +55,21 @@ def places(names: Sequence[str]) -> list[Place]:
     found += [(-1, slot) for slot in beside(families[layers[-1].last :], "after")]
     settled = _by_rank(names, found, len(layers))
     regular, odd = _regularity(settled), _out_of_order(settled)
+    # Without a place to which its rank brings it, what departs from the order of its layer stands beside a lost kernel.
+    is_mended = settled != found
+    departs = {number for number, layer in enumerate(layers) if layer.cost} if not is_mended else set()
     return [
-        Place(layer, slot, round(certainty(family, slot) * regular.get(slot[:2], 1) * (0.8 if out else 1), 3), out)
+        Place(
+            layer, slot, round(
+                certainty(family, slot) * regular.get(slot[:2], 1) * (_DEPARTS if out or layer in departs else 1), 3
+            ), out and is_mended,
+        )
         for family, (layer, slot), out in zip(families, settled, odd, strict=True)
-    ]
+    ]  # fmt: skip
+
+
+_DEPARTS = 0.8
+"""Share of its confidence that a kernel keeps that is out of order, or in a layer that is like no other."""
 
 
 def _regularity(found: Sequence[_Found]) -> dict[tuple[str, str], float]:

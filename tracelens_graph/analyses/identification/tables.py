@@ -159,6 +159,7 @@ def _notes(core: Core) -> list[str]:
     if odd:
         return [
             f"{odd:,} kernels are recorded out of the order of their layers, as profilers of ROCm do with kernels of "
-            "graphs: their names are those of the model in order, their times may be those of other kernels"
+            "graphs, or kernels beside them were lost: their roles follow from the order of equal names, their times "
+            "may be those of other kernels"
         ]
     return []

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.idle.blame import Blamed, Spent, blamed, in_state, in_waits, together
 from tracelens_graph.analyses.idle.host_states import (
     ALLOCATION,
@@ -33,7 +34,7 @@ from tracelens_graph.analyses.idle.host_states import (
 from tracelens_graph.analyses.timeline.timeline import lost_notes, unlinked_notes
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.intervals import Intervals, merge
+from tracelens_graph.graph.intervals import Intervals, merge, union_length
 from tracelens_graph.graph.traversals import launches_of
 from tracelens_graph.graph.user_code import shown_name
 from tracelens_graph.graph.window import Window, whole_window, window_of
@@ -169,8 +170,19 @@ def idle_parts(g: Core | Window) -> Idle:
 
 
 def _idle_parts(w: Window) -> Idle:
+    if w.all_iterations is not None:  # time of the others lies between theirs: neither idle nor work of these
+        return ended_by(w, idle_parts(w.all_iterations))
     device = w.core.columns.device[w.gpu_rows]
     return joined(_of_device(w, w.gpu_rows[positions]) for _, positions in positions_by(device))
+
+
+def ended_by(w: Window, idle: Idle) -> Idle:
+    """The gaps that end with work of a window, out of all; the total is its work and these gaps."""
+    own, c, rows = w.holds(idle.row), w.core.columns, w.gpu_rows
+    columns = {part.name: getattr(idle, part.name)[..., own] for part in fields(Idle) if part.name != "total_ns"}
+    columns["parts"][Cause.outside] = 0
+    busy = sum(union_length(c.start_ns[rows[at]], c.end_ns[rows[at]]) for _, at in positions_by(c.device[rows]))
+    return Idle(**columns, total_ns=busy + int(columns["parts"].sum()))
 
 
 def joined(parts: Iterable[Idle]) -> Idle:
@@ -187,6 +199,27 @@ def joined(parts: Iterable[Idle]) -> Idle:
         if part.name != "total_ns"
     }
     return Idle(**columns, total_ns=total_ns)
+
+
+def behind_cut_off_work(w: Window) -> int | None:
+    """Where to begin if the device first ran work that is not in the file, ns; None where all is there."""
+    return w.once(_behind_cut_off_work)
+
+
+def _behind_cut_off_work(w: Window) -> int | None:
+    core, c, idle = w.core, w.core.columns, idle_parts(w)
+    if not len(idle.row):
+        return None
+    length = idle.end - idle.start
+    longest = int(length.argmax())
+    call, start = launches_of(c, idle.row[longest : longest + 1])[0], idle.start[longest]
+    within = int(c.start_ns[w.gpu_rows].min()) + limits.CUT_OFF_WITHIN_PERCENT / 100 * idle.total_ns
+    if length[longest] < limits.CUT_OFF_PERCENT / 100 * int(length.sum()) or start > within:
+        return None
+    launched_within = start + limits.CUT_OFF_WITHIN_PERCENT / 100 * length[longest]
+    if call < 0 or ends(core, np.array([call]))[0] > launched_within:
+        return None
+    return int(idle.end[longest])
 
 
 def edge_parts(w: Window) -> Idle:

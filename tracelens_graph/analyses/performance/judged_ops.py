@@ -16,7 +16,7 @@ from tracelens_graph.analyses.diagnosis.finding import percent_text
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.performance.perf_tables import COMMUNICATION_LINE, unified_perf_summary
 from tracelens_graph.analyses.performance.roofline_points import Reached, reached
-from tracelens_graph.analyses.performance.roofline_summary import NO_MODEL, Roofed, roofed
+from tracelens_graph.analyses.performance.roofline_summary import NO_MODEL, WINDOWED, Roofed, roofed
 from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.categories.kernel_names import parse_name
 from tracelens_graph.errors import TraceError
@@ -173,6 +173,8 @@ class JudgedOp:
             text += f", more than it can be: {_ABOVE_ROOF[self.bound]}"
         if mean is not None and abs(mean - share) >= limits.APART_POINTS:
             text += f", {percent_text(mean)} % in the mean of the calls"
+        if self.work.attention and max(share, mean or 0) > 100:
+            text += f"; calls may see a part of the keys only, {WINDOWED}"
         return text
 
     def _rate(self, device: Architecture) -> str:

@@ -71,9 +71,14 @@ class CostedCalls:
         }
 
     @cached_property
+    def roof_us(self) -> np.ndarray:
+        """Per call the time at the roof, us; NaN if unknown."""
+        return self.per_call(None if roof is None else roof.time_us for roof in self.roofs)
+
+    @cached_property
     def percent_of_roof(self) -> np.ndarray:
         """Per call the time at the roof as share of the busy time, in percent; NaN if unknown."""
-        least = self.per_call(None if roof is None else roof.time_us * 1e3 for roof in self.roofs)
+        least = self.roof_us * 1e3
         busy = self.calls.direct_ns
         return np.divide(100 * least, busy, out=np.full(len(busy), np.nan), where=busy > 0)
 

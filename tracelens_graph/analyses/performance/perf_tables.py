@@ -30,7 +30,13 @@ from tracelens_graph.analyses.shared.call_columns import (
     thread_labels,
 )
 from tracelens_graph.analyses.shared.call_stacks import NOT_FOUND, call_stacks, entry_points
-from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, IS_RECOMPUTE, SHARE, gpu_classes
+from tracelens_graph.analyses.shared.gpu_work import (
+    COMMUNICATION,
+    IS_RECOMPUTE,
+    SHARE,
+    gpu_classes,
+    is_in_tracelens_layout,
+)
 from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, shares
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.extensions.extension import extension_of
@@ -98,6 +104,9 @@ UNIFIED_PERF_SUMMARY = TableSchema(
         **_KERNEL_TIME,
         **statistics("duration_us_{}", "the durations of the calls on the host", "us", ("median", "min", "max")),
         "Roofline Time (µs)_first": COST["Roofline Time"],
+        "Roofline Time (µs)_mean": Column(
+            "mean over calls of the time at the roof, which attention over other lengths changes", "us", Role.mean
+        ),
         **ROOF_SHARES,
         "kernel_details_summary": KERNEL_DETAILS,
         "trunc_kernel_details": KERNEL_DETAILS_SHORT,
@@ -177,6 +186,8 @@ def unified_perf_summary(
         columns |= stats(name, values, ("median", "min", "max"))
     if arch:
         columns["Roofline Time (µs)_first"] = [roof.time_us if roof else None for roof in roofs]
+        if not is_in_tracelens_layout(core):
+            columns |= stats("Roofline Time (µs)", Groups(group, found.roof_us, len(first)), ("mean",))
         share = Groups(group, found.percent_of_roof, len(first))
         columns |= stats("Pct Roofline", share)
     columns |= time_columns(found, group, first, time_models, np.isin(calls.rows, list(chosen.backward)))

@@ -20,8 +20,8 @@ class Reached(NamedTuple):
     Attributes:
         tflops_s: operations, in 10^12 per second.
         tb_s: bytes, in 10^12 per second.
-        percent_of_roof: time at the roof as share of the time.
-        won_us: the time less that at the roof, which is that of the first call for all; not below 0.
+        percent_of_roof: time at the roof, summed over calls, as share of the time.
+        won_us: the time less that at the roof, not below 0.
     """
 
     tflops_s: float | None
@@ -31,7 +31,11 @@ class Reached(NamedTuple):
 
 
 def reached(row: Mapping[str, Any]) -> Reached:
-    """The rates of a record of `unified_perf_summary`. Its calls have equal arguments, and so equal work."""
+    """The rates of a record of `unified_perf_summary`.
+
+    Its calls have equal arguments, but attention of a server works on other lengths in each step: the time at the roof
+    is each call's own, and the work of the first call counts as many times as the calls take its time at the roof.
+    """
     time_us, calls = row["Kernel Time (µs)_sum"], row["operation_count"]
     seconds = time_us / 1e6
     flops, moved, roof_us = (
@@ -39,11 +43,13 @@ def reached(row: Mapping[str, Any]) -> Reached:
     )
     if not seconds > 0:
         return Reached(None, None, None, None)
+    mean_us = positive(row.get("Roofline Time (µs)_mean")) or roof_us
+    times = calls * mean_us / roof_us if roof_us and mean_us else calls
     return Reached(
-        flops and flops * calls / 1e3 / seconds,
-        moved and moved * calls * 2**20 / 1e12 / seconds,
-        roof_us and 100 * roof_us * calls / time_us,
-        None if roof_us is None else max(time_us - calls * roof_us, 0.0),
+        flops and flops * times / 1e3 / seconds,
+        moved and moved * times * 2**20 / 1e12 / seconds,
+        roof_us and 100 * roof_us * times / time_us,
+        None if roof_us is None else max(time_us - times * roof_us, 0.0),
     )
 
 
@@ -198,7 +204,7 @@ BELOW_ROOF = TableSchema(
         "bound": Column.text("what bounds it at the roof: compute or memory", "bound"),
         "calls": Column.count("calls with these arguments", "calls"),
         "time_ms": Column.total("sum of the durations of their GPU work", "ms", "time ms", compared="main"),
-        "percent_of_roof": Column("time at the roof as share of the time", "%", heading="% of roof"),
+        "percent_of_roof": Column("time at the roof, each call's own, as share of the time", "%", heading="% of roof"),
         "mean_percent_of_roof": Column(
             "mean over calls of the time at the roof as share of the call's: short calls count as much as long ones",
             "%",
@@ -206,9 +212,7 @@ BELOW_ROOF = TableSchema(
             drop_priority=0,
         ),
         "flops_per_byte": Column("operations per byte moved", "FLOP/B", heading="FLOP/B", drop_priority=2),
-        "could_be_won_ms": Column.total(
-            "the time less that at the roof, which is that of the first call for all", "ms", "could be won ms"
-        ),
+        "could_be_won_ms": Column.total("the time less that at the roof, each call's own", "ms", "could be won ms"),
         "uid": Column.instance("uid of the first call"),
     },
     counts="call",
@@ -222,8 +226,7 @@ def below_roof(ops: Table) -> Table:
         ops: `unified_perf_summary`, made for a device.
 
     Returns:
-        One row per row of `ops` that has a roof and takes longer. The time at the roof is that of its first call, for
-        all its calls: rows of `ops` hold calls with equal arguments.
+        One row per row of `ops` that has a roof and takes longer.
     """
     found = [(it, row) for row in ops.records() if (it := reached(row)).won_us]
     found.sort(key=lambda pair: -(pair[0].won_us or 0))

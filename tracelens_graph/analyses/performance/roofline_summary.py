@@ -25,7 +25,7 @@ from tracelens_graph.perf.cost import Cost
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
-from tracelens_graph.utils.arrays import Rows
+from tracelens_graph.utils.arrays import Mask, Rows
 from tracelens_graph.utils.texts import shorten
 
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ _OUTSIDE_OF_OPS = "launched outside of operations"
 _BESIDE_MODELS = "launched beside operations with a model, by one without"
 _NO_LAUNCH = "its launch is not in the trace"
 
+WINDOWED = "as in layers with a sliding window"
 _NAMED = 10
 """Operations without a model that are named, in lines of their own and in one line."""
 _LONGEST = 100
@@ -195,7 +196,7 @@ def roofline_summary(g: Core | Window, arch: Architecture) -> Table:
     notes = [
         *unlinked_notes(w, left_out=False),
         *_overlap_note(w, int(duration.sum())),
-        *_faster_note(took, roof),
+        *_faster_note(took, roof, np.isin(work.code[roofed[first]], [*_of_attention(work.costs)])),
         *(_moving_note(w, work.op[roofed[first]], of_call, took - roof) if w.framework.compiles_programs else ()),
         *[f"no_roof: {shorten(reason, _LONGEST)}" for reason in dict.fromkeys(why[n] for n in without_roof)],
         *_idle_notes(w),
@@ -363,13 +364,20 @@ def _overlap_note(w: Window, duration: int) -> list[str]:
     return [f"durations are added up: {over / 1e6:,.3f} ms of work ran beside other work"] if over else []
 
 
-def _faster_note(took: np.ndarray, roof: np.ndarray) -> list[str]:
+def _of_attention(costs: list[Cost]) -> Iterator[int]:
+    """Positions of the estimates of attention that charge all keys."""
+    return (n for n, cost in enumerate(costs) if "N_KV" in cost.params and cost.params.get("sliding_window", -1) < 0)
+
+
+def _faster_note(took: np.ndarray, roof: np.ndarray, is_attention: Mask) -> list[str]:
     fast = roof > took
     if not fast.any():
         return []
+    attention = int((fast & is_attention).sum())
     return [
         f"{int(fast.sum()):,} of {len(took):,} calls took less time than at the roof "
         f"({took[fast].sum() / 1e6:,.3f} ms): their data lay in a cache, or the device is another"
+        + (f"; attention ({attention:,} of them) may see a part of the keys only, {WINDOWED}" if attention else "")
     ]
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tracelens_graph.analyses.idle.idle import Idle, idle_parts
+from tracelens_graph.analyses.idle.idle import Idle, behind_cut_off_work, idle_parts
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.analyses.timeline.steps import on_device
 from tracelens_graph.analyses.timeline.timeline import times_by_group, unlinked_notes
@@ -21,7 +21,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.iterations import Iterations, iterations_of
 from tracelens_graph.graph.membership import process_of_thread
-from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.graph.window import Window, narrow, window_of
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
@@ -90,6 +90,19 @@ class Served:
     numbers: np.ndarray
     group: np.ndarray
 
+    @cached_property
+    def timed(self) -> Served:
+        """The iterations by which lengths and gaps are measured: all that the window was chosen from.
+
+        An iteration lasts until the next one begins, also if that is not in the window, whose work is no idle time.
+        Time at the start is left out in which the GPU ran work that the recording cut off.
+        """
+        whole = self.window.all_iterations or self.window
+        start = behind_cut_off_work(whole)
+        if start is not None:
+            whole = narrow(whole, after_ns=start)
+        return self if whole is self.window else served_in(whole)
+
     def __len__(self) -> int:
         return len(self.numbers)
 
@@ -156,7 +169,10 @@ class Served:
 
     @cached_property
     def on_device_ns(self) -> tuple[Ns, Ns]:
-        """Of each its length on the device, and how long any GPU event of the window runs in it; and 0 for none."""
+        """Of each its length on the device, and how long any GPU event runs in it; and 0 for none."""
+        if self.timed is not self:
+            length, busy = self.timed.on_device_ns
+            return self._of_timed(length), self._of_timed(busy)
         core = self.window.core
         process = process_of_thread(core.threads)[np.maximum(core.columns.thread[self.found.rows[self.numbers]], 0)]
         return on_device(core, self.window.gpu_rows, self.group, process)
@@ -176,12 +192,13 @@ class Served:
     def between(self) -> Mask:
         """Of each idle gap of the GPU whether it lies between iterations: work of two of them, or of none."""
         idle, of = self.idle, self.found.of
-        return (of[idle.row] != of[idle.ended]) | (of[idle.row] < 0)
+        own = self.window.holds(idle.row)
+        return own & ((of[idle.row] != of[idle.ended]) | (of[idle.row] < 0))
 
     @property
     def idle(self) -> Idle:
-        """The idle gaps of the GPU."""
-        return idle_parts(self.window)
+        """The idle gaps of the GPU, those that end with other work included."""
+        return idle_parts(self.timed.window)
 
     @cached_property
     def gap_ns(self) -> Ns:
@@ -191,6 +208,12 @@ class Served:
         idle = self.idle
         gaps = place[self.found.of[idle.row]][self.between]
         return sum_by_group(gaps, (idle.end - idle.start)[self.between], len(self) + 1)
+
+    def _of_timed(self, values: Ns) -> Ns:
+        """Of values of the iterations that are measured those of these; 0 where none of its work is."""
+        found = np.zeros(len(self.found) + 1, values.dtype)
+        found[self.timed.numbers] = values[:-1]
+        return found[np.append(self.numbers, len(self.found))]
 
     @cached_property
     def host_gap_ms(self) -> np.ndarray:

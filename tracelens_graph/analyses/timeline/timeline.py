@@ -54,7 +54,8 @@ def gpu_timeline(
 
     Times are lengths of unions of intervals, so overlap counts once, even that of devices, and computation + exposed
     communication + exposed copies + idle = total exactly. Time before the first and after the last GPU event is not
-    counted.
+    counted. Of some iterations of a server, idle time is that of the gaps before their work, and total time that and
+    the busy time.
 
     Args:
         g: the graph, or a window of it.
@@ -75,7 +76,7 @@ def gpu_timeline(
         blocks = [(False, rows[~again]), (True, rows[again])]
     columns: dict[str, list[object]] = {name: [] for name in ("type", "time ms", "percent", "is_recompute")}
     for flag, part in blocks:
-        times = times_of(w.core, part, micro_idle_us)
+        times = times_of(w.core, part, micro_idle_us, w.all_iterations)
         total = times.get("total_time", 0)
         for name, time in times.items():
             columns["type"].append(name)
@@ -91,22 +92,29 @@ def gpu_timeline(
     )
 
 
-def times_of(g: Core, rows: np.ndarray, micro_idle_us: float | None = None) -> dict[str, int]:
+def times_of(
+    g: Core, rows: np.ndarray, micro_idle_us: float | None = None, all_iterations: Window | None = None
+) -> dict[str, int]:
     """The rows of the timeline of some GPU events, in ns; none without events.
 
     Args:
         g: the graph.
         rows: rows of GPU events.
         micro_idle_us: split idle time into gaps below this length and the others.
+        all_iterations: for events of some iterations of a server the part of the trace with all of them: then gaps
+            before work of the others do not count, nor does that work.
     """
     if not len(rows):
         return {}
     times = times_by_group(g, rows, np.zeros(len(rows), np.int64), 1)
+    if all_iterations is not None:
+        idle = _gaps_before(g, rows, all_iterations.gpu_rows)
+        times |= {"idle_time": idle.sum(keepdims=True), "total_time": times["busy_time"] + idle.sum()}
     found: dict[str, int] = {}
     for name, (time,) in times.items():
         if name == "idle_time" and micro_idle_us is not None:
             start, end = g.columns.start_ns[rows], g.columns.end_ns[rows]
-            holes = _holes(merge(start, end), int(start.min()), int(end.max()))
+            holes = idle if all_iterations else _holes(merge(start, end), int(start.min()), int(end.max()))
             found["micro_idle_time"] = int(holes[holes < micro_idle_us * 1000].sum())
             found["macro_idle_time"] = int(holes[holes >= micro_idle_us * 1000].sum())
         else:
@@ -154,6 +162,13 @@ def times_by_group(g: Core, rows: np.ndarray, group: np.ndarray, groups: int) ->
         "total_comm_time": union(COMMUNICATION),
         "total_memcpy_time": union(MEMCPY),
     }
+
+
+def _gaps_before(g: Core, rows: np.ndarray, every: np.ndarray) -> np.ndarray:
+    """Lengths of the gaps between some GPU events that end with one of some of them."""
+    begins, ends = gaps(merge(g.columns.start_ns[every], g.columns.end_ns[every]))
+    own = np.isin(ends, g.columns.start_ns[rows])
+    return ends[own] - begins[own]
 
 
 def _holes(busy: tuple[np.ndarray, np.ndarray], first: int, last: int) -> np.ndarray:

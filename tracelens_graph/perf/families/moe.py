@@ -42,6 +42,7 @@ class Experts:
         dtype_weight: type of the weights; that of the tokens unless given.
         dtype_out: type of the result; that of the tokens unless given.
         weights_per_element: numbers in an element of the weights beyond what its type says (2: 4 bits in bytes).
+        scaled: numbers of the weights that share a scale of a byte, as in MXFP4 (32) and NVFP4 (16); 0 for no scales.
         compute: type whose precision the matrix units work in; that of the tokens unless given.
     """
 
@@ -55,6 +56,7 @@ class Experts:
     dtype_weight: str = ""
     dtype_out: str = ""
     weights_per_element: int = 1
+    scaled: int = 0
     compute: str = ""
 
     def cost(self, flops: int, matrix: int, rows: int | None, **shown: object) -> Cost:
@@ -70,7 +72,7 @@ class Experts:
         weights = bytes_of(matrix, self.dtype_weight or self.dtype)
         value, spread = None, None
         if weights is not None and rows is not None:
-            each = weights / self.weights_per_element
+            each = weights / self.weights_per_element + (matrix / self.scaled if self.scaled else 0)
             least, most = min(self.topk, self.tokens * self.topk), min(self.experts, self.tokens * self.topk)
             expected = min(max(experts_touched(self.experts, self.topk, self.tokens), least), most)
             value, *ends = (rows + round(count * each) for count in (expected, least, most))
@@ -95,7 +97,7 @@ def fused_moe(layer: Experts) -> Cost:
 
     FLOPs = 2 M K N k (2 if gated) + 2 M K N k + M K (2k - 1) for M tokens of width K, k experts of width N each: both
     products, and the weighted sum of k results. Bytes = tokens read, results written, weights of the experts touched;
-    what lies between the products stays on chip. Activation and scales are left out.
+    what lies between the products stays on chip. Activation is left out, and scales where no name shows them.
 
     Raises:
         CannotModel: there are no experts, or a token cannot choose as many.
@@ -323,11 +325,14 @@ def ogs_call(arguments: Arguments, context: CallContext, *, stage: str) -> Cost:
     layer = Experts(tokens.shape[0], tokens.shape[1], tokens.shape[1], logits.shape[1], topk or _USUAL_CHOICES)
     gated = bool(_GATED.search(" ".join(context.kernels)))
     weights = _WEIGHT_TYPES.get(found[1], "") if found else ""
-    cost = _FORMULAS[stage](replace(layer, gated=gated, dtype=tokens.dtype, dtype_weight=weights))
+    scaled = _BLOCKS.get(found[1], 0) if found else 0
+    cost = _FORMULAS[stage](replace(layer, gated=gated, dtype=tokens.dtype, dtype_weight=weights, scaled=scaled))
     return replace(cost, params={"gated": gated, **cost.params})
 
 
 _WEIGHT_TYPES = {"mxfp4": "FP4", "bf16": "bf16", "fp16": "fp16", "fp8e4nv": "fp8", "fp8e5": "fp8", "fp8e4b8": "fp8"}
+_BLOCKS = {"mxfp4": 32, "mxfp8": 32, "MxE4m3": 32, "MxE2m1": 32, "E2m1": 16}
+"""Types of weights -> how many share a scale of a byte: 32 in OCP's microscaling formats, 16 in NVFP4."""
 
 
 @looks_inside("TopK", grids=True)
@@ -386,7 +391,10 @@ def trtllm_call(arguments: Arguments, context: CallContext, *, stage: str) -> Co
     topk = _choices_of_grid(tokens.shape[0], experts, int(up[5]), grid[1])
     inter = grid[0] * int(up[4]) // (2 if gated else 1)
     result, weights, dtype = (_TRTLLM_TYPES[own[at]] for at in (1, 2, 3))
-    layer = Experts(tokens.shape[0], tokens.shape[1], inter, experts, topk, gated, dtype, weights, result)
+    layer = Experts(
+        tokens.shape[0], tokens.shape[1], inter, experts, topk, gated, dtype, weights, result,
+        scaled=_BLOCKS.get(own[2], 0),
+    )  # fmt: skip
     return _FORMULAS[stage](layer)
 
 
