@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from contextlib import nullcontext
+from contextvars import copy_context
 from pathlib import Path
 from typing import Any
 
@@ -164,13 +166,29 @@ def own(server: Path, tmp_path: Path) -> Path:
     return folder
 
 
+UNREADABLE = "cannot be read"
+UNKNOWN_FORM = "is no list of captured graphs"
+
+
 @pytest.mark.parametrize(
-    "details", [b"", b"{", b"[]", b'{"file": 1}', b'[1, {"file": 2}, {"file": "x", "batch_size": "y"}]', b"[" * 5000]
-)
-def test_a_broken_file_of_details_does_no_harm(server: Path, own: Path, joined: Any, details: bytes) -> None:
-    (own / "execution_details.json").write_bytes(details)
-    unreadable = details in (b"", b"{", b"[" * 5000)
-    with pytest.warns(IncompleteSetWarning, match="cannot be read") if unreadable else nullcontext():
+    ("details", "told"),
+    [
+        (b"", UNREADABLE), (b"{", UNREADABLE), (b"[" * 5000, UNREADABLE), (b"[]", ""),
+        (b'{"file": 1}', UNKNOWN_FORM), (b"5", UNKNOWN_FORM), (b"null", UNKNOWN_FORM),
+        (b'[1, {"file": 2}]', UNKNOWN_FORM),
+        (b'[{"file": "x", "batch_size": 8}]', "names none of the captures beside it"),
+        (b'[{"file": "FILE", "batch_size": "8"}]', "says batch_size '8'"),
+        (b'[{"file": "FILE", "batch_size": -8}]', "says batch_size -8"),
+        (b'[{"file": "FILE", "batch_size": 1%s}]' % (b"0" * 36), "says batch_size 1000"),
+        (b'[{"file": "FILE", "batch_size": 8}, {"file": "FILE", "batch_size": 16}]', "has 2 entries for its 1 graphs"),
+    ],
+)  # fmt: skip
+def test_a_broken_file_of_details_is_told_of_and_does_no_harm(
+    server: Path, own: Path, joined: Any, details: bytes, told: str
+) -> None:
+    file = min(one.name for one in own.glob("*.gz"))
+    (own / "execution_details.json").write_bytes(details.replace(b"FILE", file.encode()))
+    with pytest.warns(IncompleteSetWarning, match=told) if told else nullcontext():
         g = tlg.load(server / "rank0.json.gz", capture=own)
     assert [one.joined for one in g.info.replays] == [one.joined for one in joined.info.replays]
 
@@ -180,6 +198,9 @@ def test_no_captures_are_one_clear_error(server: Path, tmp_path: Path) -> None:
         tlg.load(server / "rank0.json.gz", capture=tmp_path / "nowhere")
     with pytest.raises(LinkError, match="no captured graph"):
         tlg.load(server / "rank0.json.gz", capture=server / "rank0.json.gz")
+    for wrong in ([], 5, [None], {"a": 1}):
+        with pytest.raises(LinkError, match="a path, or a list of paths"):
+            tlg.load(server / "rank0.json.gz", capture=wrong)
     (tmp_path / "empty").mkdir()
     with pytest.raises(LinkError):
         tlg.load(server / "rank0.json.gz", capture=tmp_path / "empty")
@@ -224,6 +245,33 @@ def test_commands_take_captures(server: Path, words: tuple[str, ...]) -> None:
     assert "_C::rms_norm" in out
 
 
+def test_a_forgotten_folder_is_said(server: Path) -> None:
+    for words in (["--capture"], ["--capture", "--all"]):
+        code, _, err = run("report", server / "rank0.json.gz", *words)
+        assert code == 2
+        assert "option '--capture' requires an argument" in err
+
+
+def test_a_capture_that_was_cut_short_is_said_to_be(server: Path, own: Path) -> None:
+    for file in own.glob("*.gz"):
+        file.write_bytes(file.read_bytes()[:3000])
+    code, _, err = run("ask", "replays", server / "rank0.json.gz", "--capture", own)
+    assert code == 1
+    assert "cut short" in err
+
+
+@pytest.mark.parametrize("batch", ["999999999", "9" * 6000])
+def test_batches_that_no_capture_is_of_are_said_at_each_command(server: Path, tmp_path: Path, batch: str) -> None:
+    trace = json.loads(gzip.decompress((server / "rank0.json.gz").read_bytes()))
+    for one in trace["traceEvents"]:
+        if one["name"].startswith("execute_"):
+            one["name"] = f"execute_context_0(0)_generation_{batch}({batch})"
+    (tmp_path / "rank0.json").write_text(json.dumps(trace))
+    code, _, err = run("ask", "ops_summary", tmp_path / "rank0.json", "--capture", server / "capture")
+    assert code == 0
+    assert ("replayed for up to 999999999" in err) == (len(batch) < 10)
+
+
 def test_a_wrong_folder_is_one_line(server: Path) -> None:
     code, _, err = run("report", server / "rank0.json.gz", "--capture", server / "nowhere")
     assert code == 1
@@ -232,5 +280,5 @@ def test_a_wrong_folder_is_one_line(server: Path) -> None:
 
 def run(*words: object) -> tuple[int, str, str]:
     """A command in this process: exit code, standard output, standard error."""
-    result = CliRunner().invoke(app, [str(word) for word in words])
+    result = copy_context().run(CliRunner().invoke, app, [str(word) for word in words])
     return result.exit_code, result.stdout, result.stderr

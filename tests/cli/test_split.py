@@ -57,14 +57,24 @@ def test_iterations_as_traces(run: Run, server: Path, tmp_path: Path) -> None:
         assert len(load_core(tmp_path / "parts" / f"iteration_{number}.json.gz").gpu_rows) == events[number]
 
 
-def test_a_piece_around_an_iteration(run: Run, server: Path, tmp_path: Path) -> None:
-    code, _, _ = run("cut", server, "--iteration", "7", "--around", "0", "-o", tmp_path / "step.json")
+def test_iterations_are_cut_alone_unless_time_around_is_asked_for(run: Run, server: Path, tmp_path: Path) -> None:
+    path = tmp_path / "step.json"
+    whole = iterations(load_core(server))
+    code, out, _ = run("cut", server, "--iteration", "7", "-o", path)
     assert code == 0
-    core, piece = load_core(server), load_core(tmp_path / "step.json")
-    (uid,) = core.columns.uid[iterations_of(core).rows[[7]]].tolist()
-    name = core.names[core.columns.name[core.row(uid)]]
-    assert name in piece.names
-    assert len(piece.gpu_rows) >= iterations(core)["gpu_events"][7]
+    assert "iteration 7: " in out
+    (row,) = iterations(load_core(path)).records()
+    assert [row[name] for name in ("gpu_events", "busy_ms")] == [whole[name][7] for name in ("gpu_events", "busy_ms")]
+    assert run("cut", server, "--iteration", "0-3", "-o", path)[0] == 0
+    assert list(iterations(load_core(path))["gpu_events"]) == list(whole["gpu_events"][:4])
+    code, out, _ = run("cut", server, "--iteration", "7", "--around", "1ms", "-o", path)
+    assert " in part: " in out
+    assert len(load_core(path).gpu_rows) > whole["gpu_events"][7]
+
+
+def test_below_iterations_an_iteration_is_offered(run: Run, server: Path) -> None:
+    out, err = run("ask", "iterations", server)[1:]
+    assert "--iteration 0 -o iteration-0.json.gz" in out + err
 
 
 @pytest.mark.parametrize(

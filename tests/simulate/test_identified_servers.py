@@ -57,3 +57,27 @@ def test_layers_and_roles_are_those_of_the_server(tmp_path: Path, settings: dict
     assert right[True] >= 0.995 * (right[True] + right[False])
     assert not surely_wrong
     assert settings.get("lost", 0) < 0.03 or not any(place.out_of_order for place in places.values())
+
+
+@pytest.mark.parametrize("settings", [{"engine": "vllm"}, {"engine": "sglang", "experts": 8}], ids=str)
+def test_eager_steps_of_another_platform_and_batch_size_name_the_ops(tmp_path: Path, settings: dict[str, Any]) -> None:
+    run = simulate(layers=4, steps=5, seed=7, sizes=(16,), **settings)
+    write(run, tmp_path / "replayed", traces_only=True)
+    write(
+        simulate(layers=4, steps=12, seed=8, sizes=(64,), platform="rocm", **settings),
+        tmp_path / "eager",
+        traces_only=True,
+    )
+    core = load_core(tmp_path / "replayed/rank0.json.gz", identify=tmp_path / "eager/rank0.json.gz")
+    c = core.columns
+    owner = dict(zip(c.uid[core.gpu_rows].tolist(), c.owner[core.gpu_rows].tolist(), strict=True))
+    truth = run.ranks[0].truth
+    right = [
+        op == core.names[c.name[owner[uid]]]
+        for replay in truth["replays"]
+        for op, uid in zip(truth["graphs"][replay["graph"]]["nodes"]["op"], replay["kernels"], strict=True)
+        if op
+    ]
+    assert len(right) > 100
+    assert sum(right) > 0.95 * len(right)
+    assert "of their time like" in core.info.inferred

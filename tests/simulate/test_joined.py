@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from simulate.served import outcomes
 
 from tracelens_graph import load
+from tracelens_graph.analyses.ops.ops import ops_unique_args
 from tracelens_graph.errors import IncompleteSetWarning
 from tracelens_graph.graph.graph import Graph
 from tracelens_graph.simulate.serving import RankTrace, simulate, write
@@ -88,7 +90,9 @@ def taken_from(other: dict[str, Any], folder: Path, platform: str) -> tuple[Grap
     run = simulate(seed=1, steps=10, platform=platform)
     write(run, folder / "server", traces_only=True)
     write(simulate(seed=1, steps=1, platform=platform, **other), folder / "other", traces_only=True)
-    return load(folder / "server/rank0.json.gz", capture=folder / "other/capture"), run.ranks[0].truth
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*none of its replayed graphs", IncompleteSetWarning)
+        return load(folder / "server/rank0.json.gz", capture=folder / "other/capture"), run.ranks[0].truth
 
 
 @pytest.mark.parametrize("platform", ["nvidia", "rocm"])
@@ -135,27 +139,30 @@ def test_replays_that_run_alike_in_another_order_are_each_looked_at(tmp_path: Pa
 # --- replays of one size that differ -----------------------------------------------------------------------------
 
 
+Events = list[dict[str, Any]]
+
+
 def changed_and_joined(
-    folder: Path, change: Callable[[list[list[dict[str, Any]]]], list[dict[str, Any]]], **settings: Any
+    folder: Path, change: Callable[[Events, list[Events]], Events], **settings: Any
 ) -> tuple[Graph, dict[str, Any]]:
-    """A server's trace, joined after a change of its replays, each given by its kernels; the change says which go."""
-    run = simulate(steps=15, layers=4, sizes=(16,), **settings)
+    """A server's trace, joined after a change of its events, and of its replays by kernel; the change says which go."""
+    run = simulate(**{"steps": 15, "layers": 4, "sizes": (16,), **settings})
     write(run, folder, traces_only=True)
     trace = json.loads(gzip.decompress((folder / "rank0.json.gz").read_bytes()))
-    launches = {one["args"]["correlation"] for one in trace["traceEvents"] if "GraphLaunch" in one["name"]}
-    replays: dict[int, list[dict[str, Any]]] = {}
-    for one in sorted(trace["traceEvents"], key=lambda event: float(event.get("ts", 0))):
-        if one.get("cat") == "kernel" and one["args"]["correlation"] in launches:
-            replays.setdefault(one["args"]["correlation"], []).append(one)
-    gone = {id(one) for one in change(list(replays.values()))}
-    trace["traceEvents"] = [one for one in trace["traceEvents"] if id(one) not in gone]
+    events: Events = trace["traceEvents"]
+    replays: dict[int, Events] = {one["args"]["correlation"]: [] for one in events if "GraphLaunch" in one["name"]}
+    for one in sorted(events, key=lambda event: float(event.get("ts", 0))):
+        if one.get("cat") == "kernel" and one["args"]["correlation"] in replays:
+            replays[one["args"]["correlation"]].append(one)
+    gone = {id(one) for one in change(events, list(replays.values()))}
+    trace["traceEvents"] = [one for one in events if id(one) not in gone]
     (folder / "rank0.json.gz").write_bytes(gzip.compress(json.dumps(trace).encode(), 1))
     return load(folder / "rank0.json.gz", capture=folder / "capture"), run.ranks[0].truth
 
 
 @pytest.mark.parametrize("platform", ["nvidia", "rocm"])
 def test_streams_that_interleave_in_another_way_are_joined_all_the_same(tmp_path: Path, platform: str) -> None:
-    def later(replays: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    def later(_: Events, replays: list[Events]) -> Events:
         for one in (one for kernels in replays[::2] for one in kernels if one["args"]["stream"] != 7):
             one["ts"] = round(one["ts"] + 3, 3)
         return []
@@ -168,7 +175,7 @@ def test_streams_that_interleave_in_another_way_are_joined_all_the_same(tmp_path
 
 @pytest.mark.parametrize("platform", ["nvidia", "rocm"])
 def test_replays_of_a_graph_that_was_not_captured_are_joined_with_nothing(tmp_path: Path, platform: str) -> None:
-    def draft(replays: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    def draft(_: Events, replays: list[Events]) -> Events:
         return [one for kernels in replays[1::2] for one in kernels[15:-2]]  # first layer, end
 
     g, _ = changed_and_joined(tmp_path, draft, platform=platform, seed=4)
@@ -180,7 +187,7 @@ def test_replays_of_a_graph_that_was_not_captured_are_joined_with_nothing(tmp_pa
 
 @pytest.mark.parametrize("place", [5, 8, 11])
 def test_an_odd_replay_spoils_no_other(tmp_path: Path, place: int) -> None:
-    def swapped(replays: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    def swapped(_: Events, replays: list[Events]) -> Events:
         one, two = replays[0][place : place + 2]
         one["name"], two["name"] = two["name"], one["name"]
         return []
@@ -189,3 +196,57 @@ def test_an_odd_replay_spoils_no_other(tmp_path: Path, place: int) -> None:
     found = outcomes(g, {**truth, "replays": truth["replays"][1:]})
     assert len(found["right"]) > 500
     assert not found["wrong"] + found["unjoined"]
+
+
+# --- which of several sizes -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize("platform", ["nvidia", "rocm"])
+def test_ops_behind_a_launch_say_the_size_where_no_annotation_does(tmp_path: Path, platform: str, engine: str) -> None:
+    settings = {"sizes": (8, 16, 32), "annotations": "none", "details": False, "steps": 25, "seed": 12}
+    g, rank = joined(tmp_path, platform=platform, engine=engine, **settings)
+    found = outcomes(g, rank.truth)
+    assert len(found["right"]) > 500
+    assert not found["wrong"] + found["unjoined"]
+    assert all("no annotation says the batch" in entry.note for entry in g.info.replays)
+
+
+def test_captures_that_fit_equally_are_named_wherever_shapes_are_shown(tmp_path: Path) -> None:
+    def without_ops(events: Events, _: list[Events]) -> Events:
+        return [one for one in events if one.get("cat") == "cpu_op"]
+
+    g, _ = changed_and_joined(tmp_path, without_ops, sizes=(8, 16), annotations="none", seed=4)
+    (entry,) = g.info.replays
+    assert (entry.others, [entry.batch_size, *entry.other_sizes]) == (1, [8, 16])
+    text = "shapes are those of batch 8; captures of batch 16 fit as well"
+    assert text in entry.what
+    assert text in ops_unique_args(g).title
+
+
+def test_graphs_that_another_thread_launches_have_the_size_of_the_step_around(tmp_path: Path) -> None:
+    def on_other_threads(events: Events, _: list[Events]) -> Events:
+        launches = [one for one in events if "GraphLaunch" in one["name"]]
+        for number, one in enumerate(launches):
+            one["tid"] = int(one["tid"]) + 1000 * (number % 3)
+        return []
+
+    g, truth = changed_and_joined(tmp_path, on_other_threads, sizes=(8, 16), platform="rocm", seed=4)
+    found = outcomes(g, truth)
+    assert len(found["right"]) > 500
+    assert not found["wrong"] + found["unjoined"]
+
+
+def test_kernels_that_cannot_be_the_work_of_their_captured_op_are_counted(tmp_path: Path) -> None:
+    run = simulate(steps=8, platform="rocm", seed=4)
+    write(run, tmp_path, traces_only=True)
+    for file in (tmp_path / "capture").glob("*.gz"):
+        trace = json.loads(gzip.decompress(file.read_bytes()))
+        calls = [one["args"] for one in trace["traceEvents"] if "kernel" in one.get("args", {})]
+        gemm = next(one for one in calls if one["kernel"].startswith("Cijk"))
+        norm = next(one for one in calls if "rmsnorm" in one["kernel"])
+        gemm["kernel"], norm["kernel"] = norm["kernel"], gemm["kernel"]
+        file.write_bytes(gzip.compress(json.dumps(trace).encode(), 1))
+    g = load(tmp_path / "rank0.json.gz", capture=tmp_path / "capture")
+    assert all(entry.implausible >= len(entry.launches) for entry in g.info.replays)
+    assert "cannot be the work of the ops" in g.info.replays[0].what

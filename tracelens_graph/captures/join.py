@@ -21,7 +21,7 @@ from tracelens_graph.captures.matching import (
     reference_of,
     replayed,
 )
-from tracelens_graph.captures.recording import CapturedGraph
+from tracelens_graph.captures.recording import CapturedGraph, arguments_of
 from tracelens_graph.graph.arrays import fitting
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core
@@ -33,11 +33,14 @@ from tracelens_graph.schema import GPU_KINDS, Flag, Kind, OwnerRule
 from tracelens_graph.utils.arrays import Mask, Rows
 
 _SIZES = (
-    re.compile(r"\bbs=(\d+)"),
-    re.compile(r"^execute_(\d+)_context_"),
-    re.compile(r"^execute_context_\d+\((\d+)\)_generation_\d+\((\d+)\)"),
+    re.compile(r"\bbs=(\d{1,9})\b"),
+    re.compile(r"^execute_(\d{1,9})_context_"),
+    re.compile(r"^execute_context_\d+\((\d{1,9})\)_generation_\d+\((\d{1,9})\)"),
 )
 """How annotations of servers tell the size of a step's batch, which is the sum of the numbers."""
+_FIRST_DIM = re.compile(r"\[\[(\d{1,9})[,\]]")
+_NEAR = 4
+"""Ops behind a launch that are looked at for the size of its batch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +52,14 @@ class Replay:
         rows: GPU events that it ran, in the order in which they began.
         step: row of the annotation of its server's step, -1 for none.
         size: what that says of the batch; None for nothing.
+        likely_size: what ops behind the launch say of it where no annotation does; None for nothing.
     """
 
     launch: int
     rows: Rows
     step: int = -1
     size: int | None = None
+    likely_size: int | None = None
 
 
 def replays_in(core: Core) -> list[Replay]:
@@ -72,19 +77,62 @@ def replays_in(core: Core) -> list[Replay]:
     if not len(gpu):
         return []
     first = np.flatnonzero(np.diff(launch, prepend=-1))
-    steps = [_step(core, row) for row in launch[first].tolist()]
-    parts = np.split(gpu, first[1:])
-    return [Replay(int(launch[at]), rows, *step) for at, rows, step in zip(first, parts, steps, strict=True)]
+    launch = launch[first]
+    steps = [_step(core, row) for row in launch.tolist()]
+    around, likely = _steps_around(core, launch), _sizes_behind(core, launch)
+    found = []
+    for row, rows, (step, size), other, behind in zip(
+        launch.tolist(), np.split(gpu, first[1:]), steps, around, likely, strict=True
+    ):
+        if step < 0:
+            step, size = other
+        found.append(Replay(row, rows, step, size, behind if size is None else None))
+    return found
+
+
+def _size_in(name: str) -> int | None:
+    """The size of a batch that the name of an annotation says."""
+    if match := next((match for pattern in _SIZES if (match := pattern.search(name))), None):
+        return sum(map(int, match.groups()))
+    return None
 
 
 def _step(core: Core, row: int) -> tuple[int, int | None]:
     """Row of the outermost annotation above a launch that tells the size of a batch, and the size."""
     found: tuple[int, int | None] = (-1, None)
     while (row := int(core.annotation[row])) >= 0:
-        name = core.names[core.columns.name[row]]
-        sizes = (match for pattern in _SIZES if (match := pattern.search(name)))
-        if match := next(sizes, None):
-            found = row, sum(map(int, match.groups()))
+        if (size := _size_in(core.names[core.columns.name[row]])) is not None:
+            found = row, size
+    return found
+
+
+def _steps_around(core: Core, launch: Rows) -> list[tuple[int, int | None]]:
+    """The same of annotations of other threads during which graphs were launched: the one that began last."""
+    c = core.columns
+    rows = rows_of_kind(c, (Kind.Annotation,))
+    rows = rows[fitting(core.names, c.name[rows], lambda name: _size_in(name) is not None)]
+    if not len(rows):
+        return [(-1, None)] * len(launch)
+    rows = rows[np.argsort(c.start_ns[rows], kind="stable")]
+    last = rows[np.maximum(np.searchsorted(c.start_ns[rows], c.start_ns[launch], "right") - 1, 0)]
+    inside = (c.start_ns[last] <= c.start_ns[launch]) & (c.start_ns[launch] < c.end_ns[last])
+    return [(row, _size_in(core.names[c.name[row]])) if is_in else (-1, None)
+            for row, is_in in zip(last.tolist(), inside.tolist(), strict=True)]  # fmt: skip
+
+
+def _sizes_behind(core: Core, launch: Rows) -> list[int | None]:
+    """The most frequent first dimension of what the next ops behind each launch on its thread are given."""
+    c = core.columns
+    ops = rows_of_kind(c, (Kind.Op,))
+    found: list[int | None] = []
+    for row in launch.tolist():
+        later = launch[(c.thread[launch] == c.thread[row]) & (c.start_ns[launch] > c.start_ns[row])]
+        end = c.start_ns[later].min() if len(later) else np.iinfo(np.int64).max
+        near = ops[np.searchsorted(ops, row) :][:_NEAR]
+        near = near[(c.thread[near] == c.thread[row]) & (c.start_ns[near] < end) & (c.argset[near] >= 0)]
+        dims = (_FIRST_DIM.match(core.argsets[argset][0].replace(" ", "")) for argset in c.argset[near].tolist())
+        sizes = Counter(int(match[1]) for match in dims if match)
+        found.append(sizes.most_common(1)[0][0] if sizes else None)
     return found
 
 
@@ -96,7 +144,7 @@ class Match:
         fit: how all replays of the graph fit it, put together.
         call: of each GPU event, in row order, the position of its captured call, -1 for none.
         doubtful: how many of them fit another call as well.
-        implausible: how many were left out, as they cannot be the work of the op that they stand for.
+        implausible: how many cannot be the work of the op that they stand for.
         others: other captured graphs that the replay fits equally, and that say something else.
     """
 
@@ -138,20 +186,20 @@ def _matched(core: Core, replays: Sequence[Replay], graphs: Sequence[CapturedGra
         large_enough = [graph for graph in graphs if graph.batch_size is None or graph.batch_size >= size]
         candidates = [expected, large_enough]
         for _ in range(_UNLIKE):
-            reference, best, others = _best(core, [patterns[at] for at in group], candidates, words)
+            reference, fits = _best(core, [patterns[at] for at in group], candidates, words)
             places = _places([patterns[at] for at in group], reference)
             left = []
             for at, place in zip(group, places, strict=True):
                 if place is None:
                     left.append(at)
-                elif best is not None:
-                    found[at] = _match(patterns[at], place, best, others)
+                elif fits:
+                    found[at] = _match(core, patterns[at], place, fits)
             if not left:
                 break
             # What is unlike the replays of a graph is of another one: of a draft model, or of none that was captured.
             group = left
-            if best is not None:
-                candidates = [[one for one in some if not one.says_the_same(best.graph)] for some in candidates]
+            if fits:
+                candidates = [[one for one in some if not one.says_the_same(fits[0].graph)] for some in candidates]
     return found
 
 
@@ -168,11 +216,12 @@ def _alike(
     sizes = sorted({graph.batch_size for graph in graphs if graph.batch_size is not None})
     steps: dict[int, list[int]] = {}
     for at, replay in enumerate(replays):
-        steps.setdefault(replay.step, []).append(at)
+        steps.setdefault(replay.step if replay.step >= 0 else ~at, []).append(at)
     groups: dict[tuple[Any, ...], list[int]] = {}
     expected: dict[tuple[Any, ...], list[CapturedGraph]] = {}
     for step, members in steps.items():
-        size = replays[members[0]].size
+        first = replays[members[0]]
+        size = first.size if first.size is not None else first.likely_size
         captured = next((one for one in sizes if size is not None and one >= size), None)
         own = [graph for graph in graphs if graph.batch_size == captured] if captured is not None else []
         turns = {rank: [graph for graph in own if graph.rank == rank] for rank in {graph.rank for graph in own}}
@@ -186,8 +235,8 @@ def _alike(
 
 def _best(
     core: Core, group: Sequence[Pattern], candidates: Sequence[Sequence[CapturedGraph]], words: Vocabulary
-) -> tuple[Reference, Fit | None, list[CapturedGraph]]:
-    """A reference for replays, its best fit, and the other graphs that fit equally and say something else.
+) -> tuple[Reference, list[Fit]]:
+    """A reference for replays, and its best fits: more than one where graphs fit equally that say different things.
 
     What most replays ran counts, so that an odd one spoils no other. Where that is not the whole graph, all replays are
     put together, and the better of both is taken.
@@ -198,16 +247,16 @@ def _best(
     found = []
     for patterns in (different[:1], different):
         reference = reference_of(core, patterns, longest)
-        found.append((reference, *_best_fit(reference, candidates, words, core.info.rank)))
-        if len(different) == 1 or (found[0][1] is not None and found[0][1].is_whole):
+        found.append((reference, _best_fits(reference, candidates, words, core.info.rank)))
+        if len(different) == 1 or any(one.is_whole for one in found[0][1]):
             return found[0]
-    return max(found[::-1], key=lambda one: (one[1] is not None, one[1].score if one[1] else 0))
+    return max(found[::-1], key=lambda one: (len(one[1]) > 0, one[1][0].score if one[1] else 0))
 
 
-def _best_fit(
+def _best_fits(
     reference: Reference, candidates: Sequence[Sequence[CapturedGraph]], words: Vocabulary, rank: int | None
-) -> tuple[Fit | None, list[CapturedGraph]]:
-    """The best fit of a reference, and the other graphs that fit equally and say something else.
+) -> list[Fit]:
+    """The best fits of a reference, of which each says something else than the first.
 
     Graphs that it is not expected to be of are tried where it fits none of those that it should be of.
     """
@@ -216,10 +265,10 @@ def _best_fit(
         if fits:
             score = max(one.score for one in fits)
             best = [one for one in fits if one.score == score]
-            best.sort(key=lambda one: one.graph.rank != rank)
-            same = [one.graph for one in best if (one.graph.rank == rank) == (best[0].graph.rank == rank)]
-            return best[0], [one for one in same[1:] if not one.says_the_same(best[0].graph)]
-    return None, []
+            best.sort(key=lambda one: (one.graph.rank != rank, one.graph.batch_size or 0))
+            same = [one for one in best[1:] if (one.graph.rank == rank) == (best[0].graph.rank == rank)]
+            return best[:1] + [one for one in same if not one.graph.says_the_same(best[0].graph)]
+    return []
 
 
 def _places(group: Sequence[Pattern], reference: Reference) -> list[tuple[Rows, Mask] | None]:
@@ -236,12 +285,27 @@ def _places(group: Sequence[Pattern], reference: Reference) -> list[tuple[Rows, 
     return found
 
 
-def _match(pattern: Pattern, place: tuple[Rows, Mask], best: Fit, others: list[CapturedGraph]) -> Match:
+def _match(core: Core, pattern: Pattern, place: tuple[Rows, Mask], fits: Sequence[Fit]) -> Match:
     at, doubtful = place
+    best, *others = _of_its_grids(core, pattern, at, fits) if len(fits) > 1 else fits
     call = np.append(best.call, -1)[at]
     unsure = (doubtful | np.append(best.doubtful, False)[at]) & (call >= 0)
     left_out = int(np.count_nonzero(np.append(best.implausible, False)[at]))
-    return Match(best, call, int(np.count_nonzero(unsure)), left_out, others)
+    return Match(best, call, int(np.count_nonzero(unsure)), left_out, [one.graph for one in others])
+
+
+def _of_its_grids(core: Core, pattern: Pattern, at: Rows, fits: Sequence[Fit]) -> Sequence[Fit]:
+    """Those of equal fits whose calls have the grids with which a replay ran; all where grids are not known."""
+    grids = [
+        [one.graph.grids[call] if call >= 0 else None for call in np.append(one.call, -1)[at].tolist()] for one in fits
+    ]
+    known = (event for event, few in enumerate(zip(*grids, strict=True)) if None not in few)
+    differ = [event for event in known if any(one[event] != grids[0][event] for one in grids)][:_COMPARED]
+    if not differ:
+        return fits
+    ran = [one.get("grid") for one in arguments_of(core, pattern.rows[differ])]
+    equal = [one for one, own in zip(fits, grids, strict=True) if [own[event] for event in differ] == ran]
+    return equal or fits
 
 
 def _with_outcome(
@@ -270,6 +334,7 @@ def _outcome(
     if best is None:
         return replace(found, note=_too_small(graphs, found.sizes))
     graph, lost, extra = best.graph, Counter[str](), Counter[str]()
+    other_sizes: set[int] = set()
     for one, match in group:
         assert match is not None
         left = one.rows[match.call < 0]
@@ -280,11 +345,13 @@ def _outcome(
         found.joined += len(one.rows) - len(left)
         found.doubtful += match.doubtful
         found.implausible += match.implausible
+        other_sizes |= {other.batch_size for other in match.others if other.batch_size is not None}
     return replace(
         found, lost=lost.total(), extra=extra.total(), lost_names=dict(lost.most_common(_NAMED)),
         extra_names=dict(extra.most_common(_NAMED)), file=graph.file, graph=graph.number,
-        batch_size=graph.batch_size, mode=graph.mode, calls=len(graph), rule=best.fit.rule, others=len(best.others),
-        note=_of_other_rank(core, graph),
+        batch_size=graph.batch_size, mode=graph.mode, calls=len(graph), rule=best.fit.rule,
+        others=max(len(match.others) for _, match in group if match is not None),
+        other_sizes=sorted(other_sizes - {graph.batch_size}), note=_note(core, group, graph, graphs),
     )  # fmt: skip
 
 
@@ -296,14 +363,21 @@ def _too_small(graphs: Sequence[CapturedGraph], sizes: Sequence[int]) -> str:
     return f"captured for batches of up to {max(captured)}, replayed for up to {sizes[1]}"
 
 
-def _of_other_rank(core: Core, graph: CapturedGraph) -> str:
-    """That another rank captured what this one replays."""
-    if graph.rank is None or core.info.rank is None or graph.rank == core.info.rank:
-        return ""
-    return f"captured by rank {graph.rank}, replayed by rank {core.info.rank}"
+def _note(
+    core: Core, group: Sequence[tuple[Replay, Match | None]], graph: CapturedGraph, graphs: Sequence[CapturedGraph]
+) -> str:
+    """That another rank captured what this one replays, and that only ops say which size was replayed."""
+    notes = []
+    if graph.rank is not None and core.info.rank is not None and graph.rank != core.info.rank:
+        notes.append(f"captured by rank {graph.rank}, replayed by rank {core.info.rank}")
+    if len({one.batch_size for one in graphs}) > 1 and any(one.likely_size is not None for one, _ in group):
+        notes.append("no annotation says the batch; ops behind the launches do")
+    return "; ".join(notes)
 
 
 _UNLIKE = 4
 """Graphs of one size that are looked for: that of most replays, then those of what is unlike them."""
+_COMPARED = 4
+"""Kernels of a replay whose grids are looked up to separate graphs that fit equally."""
 _NAMED = 20
 """Names of lost and of additional kernels that are kept."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -99,7 +99,8 @@ class Fit:
         call: of each event of the reference the position of its captured call, -1 for none.
         rule: how they were joined.
         doubtful: which of them fit another call as well.
-        implausible: which of them cannot be the work of the op that they stand for by their order, and are left out.
+        implausible: which of them cannot be the work of the op that they stand for; joined by order alone they are left
+            out, by names they are not.
     """
 
     graph: CapturedGraph
@@ -390,9 +391,17 @@ def _nearest(distance: np.ndarray) -> Rows:
 def fit(reference: Reference, graph: CapturedGraph, words: Vocabulary) -> Fit:
     """How a reference fits a captured graph."""
     calls = words.of(graph.kinds.tolist(), graph.names)
-    nothing = np.zeros(len(reference), bool)
     if (calls < 0).any():
         return _by_kind(reference, graph, calls)
+    found = _by_name(reference, graph, calls)
+    # The capture says that the op ran the kernel, so it stays joined.
+    ops = [graph.ops[call] if call >= 0 else None for call in found.call.tolist()]
+    return replace(found, implausible=conflicts(reference.names, ops))
+
+
+def _by_name(reference: Reference, graph: CapturedGraph, calls: Codes) -> Fit:
+    """The fit of a graph whose calls name their kernels."""
+    nothing = np.zeros(len(reference), bool)
     if reference.is_ordered:
         if np.array_equal(calls, reference.token):
             return Fit(graph, np.arange(len(calls)), BY_NODE if reference.by_node else BY_NAME, nothing, nothing)

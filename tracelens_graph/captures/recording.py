@@ -63,6 +63,11 @@ class CapturedGraph:
         """What a captured call launches: the name of its kernel, else the op that made it."""
         return self.names[at] or self.ops[at] or Kind(int(self.kinds[at])).name
 
+    def may_be_of(self, size: int) -> bool:
+        """Whether a dimension of what its ops are given is a multiple of a batch size; true where none is recorded."""
+        dims = {int(one) for argset in self.tree.argsets for one in re.findall(r"\d{1,18}", argset[0])}
+        return not dims or any(one >= size and one % size == 0 for one in dims)
+
     def says_the_same(self, other: CapturedGraph) -> bool:
         """Whether another graph has the same calls for the same work."""
         own, theirs = self.tree, other.tree

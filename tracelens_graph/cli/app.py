@@ -123,7 +123,10 @@ class Group(TyperGroup):
                 continue
             first.append(word)
             if self.anywhere[option] and not equals:
-                first += islice(words, 1)
+                value = list(islice(words, 1))
+                if not value or value[0].startswith("--"):
+                    ctx.fail(f"option '{option}' requires an argument")
+                first += value
         ctx.obj = others if ctx.obj is None else ctx.obj
         # Click reads options of a group only before the name of the command.
         return super().parse_args(ctx, first + others)

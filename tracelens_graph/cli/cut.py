@@ -35,14 +35,15 @@ def cut(
     ] = None,
     step: Annotated[int | None, option(metavar="N", help="Around step N, of PyTorch ProfilerStep#N.")] = None,
     iteration: Annotated[
-        str | None, option(metavar="N", help="Around iteration N of a server, or several: 3, 2-5; ask iterations.")
+        str | None, option(metavar="N", help="Iteration N of a server alone, or several: 3, 2-5; ask iterations.")
     ] = None,
     collective: Annotated[
         str | None,
         option(metavar="N|KEY", help="Around the collective of this number or key, of all ranks: name their folder."),
     ] = None,
     around: Annotated[
-        str | None, option(metavar="TIME", help="How much before and after it: 5ms, 200us, 1s. Default: 1ms.")
+        str | None,
+        option(metavar="TIME", help="How much before and after it: 5ms, 200us. Default: 1ms; iterations alone."),
     ] = None,
     from_: Annotated[
         str | None, option("--from", metavar="TIME", help="From this time on, that of Perfetto UI.")
@@ -52,9 +53,10 @@ def cut(
     """Cut a piece out of a trace, as a small trace that Perfetto UI opens.
 
     It holds whole events: all that overlap the time, the launches of GPU work in it with their callers, the steps and
-    annotations around, and the arrows between them; of the event named, its GPU work, whenever it ran. A time without
-    a unit is in microseconds. With --collective the file holds all ranks of a job, each as processes of its own, on one
-    clock, and arrows join the kernels of a collective.
+    annotations around, and the arrows between them; of the event named, its GPU work, whenever it ran. Of iterations
+    it holds what belongs to them, and nothing around them without --around. A time without a unit is in microseconds.
+    With --collective the file holds all ranks of a job, each as processes of its own, on one clock, and arrows join
+    the kernels of a collective.
 
     Example: tracelens-graph cut trace.json.gz --uid 1234 --around 5ms -o cut.json.gz
 
@@ -74,9 +76,9 @@ def cut(
         (between and around is not None, "--around goes with --uid, --step, --iteration or --collective"),
         (collective is None and len(traces) > 1, "name one trace; several are for --collective"),
     )
-    margin = _MARGIN_NS if around is None else to_ns(around, "--around")
+    margin = None if around is None else to_ns(around, "--around")
     if collective is not None:
-        outputs.write((traces, collective, margin), {"trace": _around_collective})
+        outputs.write((traces, collective, _MARGIN_NS if margin is None else margin), {"trace": _around_collective})
         return
     after = None if from_ is None else to_ns(from_, "--from")
     before = None if to is None else to_ns(to, "--to")
@@ -86,12 +88,12 @@ def cut(
     core = load(traces[0])
     lead = core.info.lead_ns
     after, before = (None if ns is None else ns - lead for ns in (after, before))
-    outputs.write(
-        (core, _piece(core, position, step, numbers, margin, after, before)), {"trace": streamed(_write_piece)}
-    )
+    piece = _piece(core, position, step, numbers, margin, after, before)
+    about = "" if numbers is None else _iterations_in(piece)
+    outputs.write((core, piece), {"trace": streamed(partial(_write_piece, about))})
 
 
-def _write_piece(cut: tuple[Core, Piece], file: BinaryIO) -> str:
+def _write_piece(about: str, cut: tuple[Core, Piece], file: BinaryIO) -> str:
     from tracelens_graph.stores.cut import write_piece
     from tracelens_graph.tables.terminal import progress_on_terminal
 
@@ -99,17 +101,33 @@ def _write_piece(cut: tuple[Core, Piece], file: BinaryIO) -> str:
     with progress_on_terminal("cutting") as progress:
         events = write_piece(piece, file, progress=progress)
     begin, end = (core.info.shown_ms(ns) for ns in (piece.after_ns, piece.before_ns))
-    return f"{events:,} events, {begin:,.3f} to {end:,.3f} ms; {TO_SEE}"
+    return f"{about}{events:,} events, {begin:,.3f} to {end:,.3f} ms; {TO_SEE}"
+
+
+def _iterations_in(piece: Piece) -> str:
+    """Which iterations of a server a piece holds, and which of them in part."""
+    import numpy as np
+
+    from tracelens_graph.graph.iterations import iterations_of
+    from tracelens_graph.graph.window import spans
+
+    found = iterations_of(piece.core)
+    inside, of_all = (np.bincount(of[of >= 0], minlength=len(found)) for of in (found.of[piece.rows], found.of))
+    partly = spans(np.flatnonzero((inside > 0) & (inside < of_all)).tolist())
+    whole = np.flatnonzero((inside > 0) & (inside == of_all)).tolist()
+    also = f", and {', '.join(partly)} in part" if partly else ""
+    return f"iteration{'s' * (len(whole) != 1)} {', '.join(spans(whole))}{also}: "
 
 
 def _piece(
-    core: Core, uid: int | None, step: int | None, iteration: Sequence[int] | None, margin: int, after: int | None,
-    before: int | None,
+    core: Core, uid: int | None, step: int | None, iteration: Sequence[int] | None, around: int | None,
+    after: int | None, before: int | None,
 ) -> Piece:  # fmt: skip
     from tracelens_graph.graph.window import narrow, whole_window
     from tracelens_graph.schema import Kind
     from tracelens_graph.stores.cut import piece_around, piece_between, piece_of_iterations
 
+    margin = _MARGIN_NS if around is None else around
     if uid is not None:
         return piece_around(core, [core.row(uid)], margin)
     if step is not None:
@@ -117,6 +135,8 @@ def _piece(
     if iteration is not None:
         narrow(whole_window(core), iteration=iteration)  # which refuses what there is not
         piece = piece_of_iterations(core, iteration)
+        if around is None:
+            return piece
         return piece_between(core, piece.after_ns - margin, piece.before_ns + margin)
     end = max(core.columns.end_ns, default=0)
     return piece_between(core, after or 0, end if before is None else before)

@@ -181,7 +181,11 @@ class Call:
         return [f"captures beside it say what its graphs ran: {command}"]
 
     def to_open(self, table: Table) -> list[str]:
-        """The command that cuts out the event of the first row that names one, for Perfetto UI; none if no row does."""
+        """The command that cuts out what the first row with an event is about, for Perfetto UI; none without one."""
+        if table.name == "iterations" and len(table) and table["iteration"][0] is not None:
+            number = table["iteration"][0]
+            command = self.complete(f"{_PROGRAM} cut TRACE --iteration {number} -o iteration-{number}.json.gz")
+            return [f"open in Perfetto UI: {command}"]
         uid = first_event(table)
         return [] if uid is None else [f"open in Perfetto UI: {self.cut(uid)}"]
 

@@ -33,15 +33,16 @@ class ReplayedGraph:
         launches: uids of the launches.
         sizes: least and greatest batch of the steps of the server that they are in; empty where no step says it.
         gpu_events, joined: GPU events that they ran, and those with a captured call.
-        doubtful: joined ones that would fit another call, too; implausible: those left out because their kernels cannot
-            be the work of the ops that they stand for.
+        doubtful: joined ones that would fit another call, too; implausible: those whose kernels cannot be the work of
+            the ops that they stand for, which are left out unless they were joined by names.
         lost, extra: captured calls that replays lack, and GPU events of replays without a captured call.
         lost_names, extra_names: the most frequent of these, with their numbers.
         file, graph: the trace of the capture, and which of the graphs in it; empty and 0 where none fits.
         batch_size, mode: what it was captured for; None and empty where that is not known.
         calls: number of captured calls.
         rule: how they were joined.
-        others: other captured graphs that fit as well and say something else.
+        others, other_sizes: number of other captured graphs that fit as well and say something else, and the batches
+            that these were captured for.
         note: what else is odd, in words.
     """
 
@@ -62,12 +63,13 @@ class ReplayedGraph:
     calls: int = 0
     rule: str = ""
     others: int = 0
+    other_sizes: list[int] = field(default_factory=list)
     note: str = ""
 
     @property
     def what(self) -> str:
         """What keeps the join from being whole and sure, in words; empty for nothing."""
-        parts = [self.note] if self.note else []
+        parts = [one for one in (self.unsure_shapes, self.note) if one]
         if self.lost:
             parts.append(f"captured and not replayed: {_named(self.lost_names, self.lost)}")
         if self.extra:
@@ -76,9 +78,18 @@ class ReplayedGraph:
             parts.append(f"{self.implausible:,} kernels cannot be the work of the ops in their place")
         if self.doubtful:
             parts.append(f"{self.doubtful:,} fit another call, too")
-        if self.others:
-            parts.append(f"{self.others:,} other captured graphs fit as well")
         return "; ".join(parts)
+
+    @property
+    def unsure_shapes(self) -> str:
+        """That other captured graphs fit as well, so that shapes may be theirs; empty for nothing."""
+        if not self.others:
+            return ""
+        if self.other_sizes and self.batch_size is not None:
+            sizes = " and ".join(map(str, self.other_sizes))
+            return f"shapes are those of batch {self.batch_size}; captures of batch {sizes} fit as well"
+        number = "1 other captured graph fits" if self.others == 1 else f"{self.others:,} other captured graphs fit"
+        return f"{number} as well, so shapes may be theirs"
 
 
 def _named(names: dict[str, int], in_all: int) -> str:
@@ -139,6 +150,15 @@ class TraceInfo:
 
     def __post_init__(self) -> None:
         self.replays = [ReplayedGraph(**one) if isinstance(one, dict) else one for one in self.replays]
+
+    @property
+    def unsure_shapes(self) -> str:
+        """What of the shapes of replayed kernels is not sure, in one line; empty for nothing."""
+        found = {text for one in self.replays if (text := one.unsure_shapes)}
+        if len(found) < 2:
+            return "".join(found)
+        launches = sum(len(one.launches) for one in self.replays if one.others)
+        return f"several captured graphs fit {launches:,} replays equally, so shapes may be those of another batch"
 
     def check_times(self) -> None:
         """Raise NoTimesError for an execution trace alone."""

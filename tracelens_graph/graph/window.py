@@ -149,8 +149,9 @@ class Window(Memo):
         return type(self)(**(same | changes))
 
     def titled(self, text: str) -> str:
-        """A table's title, with what the table was restricted to, and what in it is inferred."""
-        beside = "; ".join(filter(None, (self.title, self.core.info.inferred)))
+        """A table's title, with what the table was restricted to, and what in it is inferred or not sure."""
+        info = self.core.info
+        beside = "; ".join(filter(None, (self.title, info.inferred, info.unsure_shapes)))
         return f"{text} ({beside})" if beside else text
 
     def _inside(self, rows: Rows) -> np.ndarray:
@@ -256,12 +257,12 @@ def _in_steps(window: Window, wanted: list[int]) -> Window:
     steps = traversals.rows_of_kind(core.columns, (Kind.Step,))
     numbers = [step_number(core.names[code]) for code in core.columns.name[steps].tolist()]
     if missing := sorted(set(wanted) - set(numbers)):
-        there = ", ".join(map(str, _spans(sorted({n for n in numbers if n is not None})))) or "none"
+        there = ", ".join(map(str, spans(sorted({n for n in numbers if n is not None})))) or "none"
         raise AnalysisError(f"the trace has no step {_listed(missing)}; steps in it: {there}")
     inside = steps[[number in wanted for number in numbers]]
     keep = np.isin(core.step, inside)
     keep[inside] = True
-    label = ", ".join(_spans(sorted(set(wanted))))
+    label = ", ".join(spans(sorted(set(wanted))))
     return window.narrowed(keep, f"step {label}" if len(set(wanted)) == 1 else f"steps {label}")
 
 
@@ -277,7 +278,7 @@ def _in_iterations(window: Window, wanted: Iterable[int] | None, phase: str | No
         if missing := [number for number in numbers if not 0 <= number < len(found)]:
             raise AnalysisError(f"the trace has no iteration {_listed(missing)}; it has 0-{len(found) - 1:,}")
         chosen &= np.isin(np.arange(len(found)), numbers)
-        labels.append(f"iteration{'s' * (len(numbers) > 1)} {', '.join(_spans(numbers))}")
+        labels.append(f"iteration{'s' * (len(numbers) > 1)} {', '.join(spans(numbers))}")
     if phase is not None:
         if phase not in PHASES:
             raise AnalysisError(f"there is no phase {phase!r}; {did_you_mean(phase, PHASES) or ', '.join(PHASES)}")
@@ -429,12 +430,12 @@ def _listed(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers)) or "none"
 
 
-def _spans(numbers: Sequence[int]) -> list[str]:
+def spans(numbers: Sequence[int]) -> list[str]:
     """Ascending numbers as `2-5`, `7`."""
-    spans: list[list[int]] = []
+    found: list[list[int]] = []
     for number in numbers:
-        if spans and number == spans[-1][1] + 1:
-            spans[-1][1] = number
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
         else:
-            spans.append([number, number])
-    return [str(low) if low == high else f"{low}-{high}" for low, high in spans]
+            found.append([number, number])
+    return [str(low) if low == high else f"{low}-{high}" for low, high in found]

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 DETAILS = "execution_details.json"
 """File beside captures that says of each its batch size and mode."""
+_GREATEST_SIZE = 2**20
+"""Batches that a server can have."""
 _RANK = re.compile(r"rank[_-]?(\d+)", re.I)
 
 
@@ -50,9 +52,24 @@ def with_captures(core: Core, captures: Any, tell: Callable[[str], None]) -> Gra
         graphs += load_captures([one for one in files if one not in wanted], tell)
         joined = joined_with(core, graphs)
     if not graphs:
-        named = [captures] if isinstance(captures, str | os.PathLike) else captures
-        raise LinkError(f"{', '.join(map(str, named))}: no captured graph is in it")
+        raise LinkError(f"{', '.join(_named(captures))}: no captured graph is in it")
+    left = [one for one in joined.info.replays if not one.file]
+    if len(left) == len(joined.info.replays):
+        notes = {one.note for one in left if one.note}
+        tell("; ".join((f"{core.info.source}: none of its replayed graphs fits a captured one", *sorted(notes))))
     return with_pseudo_ops(joined)
+
+
+def _named(captures: Any) -> list[str]:
+    """The paths of captures, as text."""
+    named = [captures] if isinstance(captures, str | bytes | os.PathLike) else captures
+    try:
+        found = [os.fsdecode(one) for one in named]
+    except TypeError:
+        found = []
+    if not found or not isinstance(named, Sequence):
+        raise LinkError(f"capture={captures!r:.60}: a path, or a list of paths, of captures is wanted")
+    return found
 
 
 def _of_sizes(files: Sequence[_File], sizes: set[int | None]) -> list[_File]:
@@ -96,13 +113,15 @@ def load_captures(files: Sequence[_File], tell: Callable[[str], None]) -> list[C
     graphs: list[CapturedGraph] = []
     for path, details in files:
         try:
-            found = captured_graphs(load_profile(path))
+            recorded = load_profile(path)
         except TraceError as error:
             tell(f"{error}; left out of the captures")
             continue
+        found = captured_graphs(recorded)
         if not found:
-            tell(f"{path}: holds no captured graph; left out of the captures")
-        graphs += _described(found, details)
+            why = f" ({recorded.info.damage})" if recorded.info.damage else ""
+            tell(f"{path}: holds no captured graph{why}; left out of the captures")
+        graphs += _described(found, details, tell)
     return graphs
 
 
@@ -117,15 +136,10 @@ def capture_files(captures: Any, rank: int | None, tell: Callable[[str], None]) 
     Raises:
         LinkError: there is no such file or folder, or no trace in it.
     """
-    named = [captures] if isinstance(captures, str | os.PathLike) else captures
-    return _files([os.fspath(one) for one in named], rank, tell)
-
-
-def _files(named: Sequence[str], rank: int | None, tell: Callable[[str], None]) -> list[_File]:
     from tracelens_graph.loading.files import trace_files
 
     found: list[_File] = []
-    for one in named:
+    for one in _named(captures):
         if not os.path.exists(one):
             raise LinkError(f"{one}: there is no such file or folder of captures")
         try:
@@ -137,7 +151,10 @@ def _files(named: Sequence[str], rank: int | None, tell: Callable[[str], None]) 
             files = [file for file in files if ranks.get(file, rank) == rank]
         folder = Path(one) if os.path.isdir(one) else Path(one).parent
         details = _details(folder / DETAILS, tell)
-        found += [(file, _of_file(file, files, details)) for file in files]
+        described = [(file, _of_file(file, files, details)) for file in files]
+        if details and os.path.isdir(one) and not any(entries for _, entries in described):
+            tell(f"{folder / DETAILS}: names none of the captures beside it; left out")
+        found += described
     return found
 
 
@@ -151,7 +168,10 @@ def _details(path: Path, tell: Callable[[str], None]) -> list[dict[str, Any]]:
         tell(f"{path}: cannot be read ({error}); batch sizes and modes are those in the captures")
         return []
     entries = read if isinstance(read, list) else []
-    return [one for one in entries if isinstance(one, dict) and isinstance(one.get("file"), str)]
+    known = [one for one in entries if isinstance(one, dict) and isinstance(one.get("file"), str)]
+    if not isinstance(read, list) or len(known) < len(entries):
+        tell(f"{path}: is no list of captured graphs with their files; what is none is left out")
+    return known
 
 
 def _of_file(file: str, files: Sequence[str], details: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -165,16 +185,24 @@ def _of_file(file: str, files: Sequence[str], details: Sequence[dict[str, Any]])
     return [one for one in details if Path(one["file"]).name.partition(".")[0] == stem]
 
 
-def _described(graphs: Sequence[CapturedGraph], details: Sequence[dict[str, Any]]) -> list[CapturedGraph]:
+def _described(
+    graphs: Sequence[CapturedGraph], details: Sequence[dict[str, Any]], tell: Callable[[str], None]
+) -> list[CapturedGraph]:
     """Captured graphs of a file, with batch sizes and modes as details have them, if these are as many, or one."""
-    if len(details) not in (1, len(graphs)):
+    if graphs and len(details) not in (0, 1, len(graphs)):
+        tell(f"{graphs[0].file}: {DETAILS} has {len(details):,} entries for its {len(graphs):,} graphs; left out")
+        details = []
+    if not details:
         return list(graphs)
     of_each = list(details) * len(graphs) if len(details) == 1 else details
-    return [_with_entry(graph, entry) for graph, entry in zip(graphs, of_each, strict=False)]
+    return [_with_entry(graph, entry, tell) for graph, entry in zip(graphs, of_each, strict=False)]
 
 
-def _with_entry(graph: CapturedGraph, entry: dict[str, Any]) -> CapturedGraph:
+def _with_entry(graph: CapturedGraph, entry: dict[str, Any], tell: Callable[[str], None]) -> CapturedGraph:
     size, mode = entry.get("batch_size"), entry.get("mode")
-    if type(size) is int and size > 0:
+    if type(size) is int and 0 < size <= _GREATEST_SIZE and graph.may_be_of(size):
         graph = replace(graph, batch_size=size)
+    elif size is not None:
+        known = "" if graph.batch_size is None else f", taken as {graph.batch_size} by its ops"
+        tell(f"{graph.file}: {DETAILS} says batch_size {size!r:.24}, of which no op in it is{known}")
     return replace(graph, mode=mode[:40]) if isinstance(mode, str) and mode else graph

@@ -312,7 +312,7 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("least_batch", "int", "least batch of the steps that replay it"),
         Stored("greatest_batch", "int", "greatest batch of these"),
         Stored("doubtful", "int", "joined ones that would fit another call, too"),
-        Stored("implausible", "int", "those left out, as their kernels cannot be the work of the ops in their place"),
+        Stored("implausible", "int", "kernels that cannot be their op's work: joined by name, or left out"),
         Stored("lost", "int", "captured calls that replays lack"),
         Stored("extra", "int", "GPU events of replays without a captured call"),
         Stored("what", "str", "what is odd, lost or extra, by name"),

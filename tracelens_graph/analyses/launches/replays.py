@@ -36,7 +36,7 @@ REPLAYS = TableSchema(
             "joined ones that fit another call, too: of several streams, or beside lost ones", drop_priority=-1
         ),
         "implausible": Column.count(
-            "GPU events left out: their kernels cannot be the work of the ops in their place", drop_priority=1
+            "kernels that cannot be their op's work: joined by name, or left out", drop_priority=1
         ),
         "lost": Column.count("captured calls that replays lack", drop_priority=-1),
         "extra": Column.count("GPU events of replays without a captured call", drop_priority=1),
