@@ -6,6 +6,7 @@ from tracelens_graph.analyses.across.divergences import kernel_replacements as k
 from tracelens_graph.analyses.across.divergences import layer_differences as layer_differences
 from tracelens_graph.analyses.across.history import incomplete_traces as incomplete_traces
 from tracelens_graph.analyses.across.history import run_history as run_history
+from tracelens_graph.analyses.across.identified_labels import identified_labels as identified_labels
 from tracelens_graph.analyses.across.signatures import common_signatures as common_signatures
 from tracelens_graph.analyses.across.signatures import kernel_choices as kernel_choices
 from tracelens_graph.analyses.across.signatures import ops_only_in_one as ops_only_in_one
@@ -14,7 +15,6 @@ from tracelens_graph.analyses.critical_path.what_if import what_if as what_if
 from tracelens_graph.analyses.diagnosis.finding import Finding as Finding
 from tracelens_graph.analyses.diagnosis.verdict import verdict as verdict
 from tracelens_graph.analyses.identification.tables import identified_kernels as identified_kernels
-from tracelens_graph.analyses.identification.tables import identified_labels as identified_labels
 from tracelens_graph.analyses.idle.idle import idle_causes as idle_causes
 from tracelens_graph.analyses.idle.idle_gaps import idle_gaps as idle_gaps
 from tracelens_graph.analyses.kernels.kernels import kernel_category_detail as kernel_category_detail

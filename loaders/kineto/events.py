@@ -11,6 +11,7 @@ import numpy as np
 
 from tracelens_graph.frameworks import XLA
 from tracelens_graph.graph.build import EventTable
+from tracelens_graph.graph.info import LEFT_OUT_ITERATIONS
 from tracelens_graph.loaders.kineto.collect import NODE_FAMILIES, Collected, dtype_of
 from tracelens_graph.loaders.kineto.times import MOST_APART_NS
 from tracelens_graph.schema import STORED, Kind, Property
@@ -26,13 +27,14 @@ KEPT_METADATA = (
     "baseTimeNanoseconds", "record_shapes", "with_stack", "with_modules", "with_flops", "profile_memory",
     "cupti_version", "cuda_runtime_version", "cuda_driver_version", "roctracer_version", "hip_runtime_version",
     "hip_driver_version", "nccl_version", "pytorch_version", "torch_version", "generator", "host_name", "host",
-    "profiler",
+    "profiler", LEFT_OUT_ITERATIONS,
 )  # fmt: skip
 """Top-level keys that are kept. All others stay out: real traces carried tokens in them. Of the host's name a hash is
 kept, so that ranks of one host know each other; a piece cut out of a trace has that hash as `host`. Of the profiler's
 name only that of XLA is kept, which pieces of profiles of JAX have."""
 
-_TYPES = {"deviceProperties": list, "distributedInfo": dict, "generator": str, "host_name": str, "host": str}
+_TYPES = {"deviceProperties": list, "distributedInfo": dict, "generator": str, "host_name": str, "host": str,
+          LEFT_OUT_ITERATIONS: dict}  # fmt: skip
 _HASH = re.compile("[0-9a-f]{16}")
 
 _KEPT_DISTRIBUTED = (

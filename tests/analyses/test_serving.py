@@ -185,6 +185,26 @@ def test_costs_that_cannot_be_known() -> None:
     assert any("4 steps are too few" in note for note in table.notes)
 
 
+def test_costs_below_zero_are_left_out_and_unknown_sizes_noted() -> None:
+    core, truth = simulated(platform="rocm", seed=7, sizes=(8, 16), steps=30)
+    table = step_costs(core)
+    assert all(row["ns"] >= 0 for row in table.records() if row["term"] != "fixed")
+    assert any("unknown captured sizes" in note for note in table.notes)
+    (found,) = (one for one in verdict(core) if one.topic == "server_fixed")
+    assert found.evidence["fixed_us"] == pytest.approx(truth["cost"]["fixed_ns"] / 1e3, rel=0.15)
+
+
+def test_stalls_compare_means() -> None:
+    core, _ = simulated(steps=60, culprit="detokenise")
+    rows = {row["phase"]: row for row in phases(core).records()}
+    ratio = (rows["mixed"]["device_ms"] / rows["mixed"]["iterations"]) / (
+        rows["decode"]["device_ms"] / rows["decode"]["iterations"]
+    )
+    found = {one.topic: one for one in verdict(core)}
+    stalls = found.get("server_prompts")
+    assert stalls is None or stalls.evidence["ratio"] == pytest.approx(ratio)
+
+
 def test_stretches_of_the_steady_state() -> None:
     core, _ = simulated(steps=200, seed=3)
     found = served_in(core)

@@ -22,6 +22,7 @@ from tracelens_graph.categories.kernels import (
     LONGEST,
     KernelRule,
     KernelRules,
+    category_of_op,
     kernel_categories,
     kernel_category,
 )
@@ -118,6 +119,19 @@ def test_markers(marker: str, category: str) -> None:
 def test_op_decides_where_the_name_does_not(name: str, op: str, category: str) -> None:
     assert kernel_category(name, op) == category
     assert kernel_categories([(name, ""), (name, op)]) == [kernel_category(name), category]
+
+
+@pytest.mark.parametrize(
+    ("category", "ops"),
+    [
+        ("Normalization", "_C::rms_norm aiter::rmsnorm sgl_kernel::rmsnorm _C::fused_add_rms_norm aiter::add_rmsnorm"),
+        ("RoPE", "_C::rotary_embedding sgl_kernel::rotary_embedding aiter::rope_cached_positions_2c_fwd_impl"),
+        ("MoE", "_moe_C::topk_softmax aiter::topk_softmax sgl_kernel::topk_softmax sglang::outplace_fused_experts"),
+        ("Flash Attention Forward", "vllm::unified_attention sglang_profiler::attention_paged_attention_ragged_100"),
+    ],
+)
+def test_ops_of_all_engines_have_one_category(category: str, ops: str) -> None:
+    assert {category_of_op(op) for op in ops.split()} == {category}
 
 
 def test_rules_name_known_categories_in_lower_case() -> None:

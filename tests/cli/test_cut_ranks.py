@@ -159,7 +159,7 @@ def test_no_input_is_overwritten(run: Run, folder: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--collective", "1", "--step", "3"], "say what to cut out: one of --uid, --step, --collective"),
+        (["--collective", "1", "--step", "3"], "say what to cut out: one of --uid, --step, --iteration, --collective"),
         (["--step", "3"], "is a folder, and this command takes one trace"),
         (["other.json", "--step", "3"], "name one trace; several are for --collective"),
     ],

@@ -86,7 +86,7 @@ def test_outputs_are_called_alike() -> None:
     assert set(found["--output"]) == set(found["-o"])
     writing = set(found["--output"])
     assert {"report", "diff", "link", "ranks", "roofline", "replay", "cut", "export", "save", "db pull"} < writing
-    alone = {"cut", "save", "db pull"}  # have one format
+    alone = {"cut", "save", "split", "db pull"}  # have one format
     assert set(found["--format"]) == set(found["-f"]) == {*writing, "replay"} - alone
     assert set(found["--csv"]) == {"report", "compare", "diff", "link", "ranks"}
     assert {get_args(annotation)[1].metavar for annotation in found["--csv"].values()} == {"DIR"}

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
 import pytest
 from handmade import Run
 
+from tracelens_graph.analyses.idle.idle import idle_parts
 from tracelens_graph.analyses.serving.iterations import iterations
 from tracelens_graph.analyses.serving.phases import phases
-from tracelens_graph.graph.iterations import iterations_of
+from tracelens_graph.graph.iterations import iterations_of, left_out_of
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate.serving import simulate
 
@@ -33,7 +35,15 @@ def test_phases_as_traces(run: Run, server: Path, tmp_path: Path) -> None:
         part = load_core(one["output_path"])
         (row,) = [row for row in phases(part).records() if row["iterations"]]
         true = whole[row["phase"]]
-        for name in ("iterations", "context_tokens", "generation_tokens", "gpu_sum_ms", "busy_ms"):
+        for name in (
+            "iterations",
+            "context_tokens",
+            "generation_tokens",
+            "gpu_sum_ms",
+            "busy_ms",
+            "device_ms",
+            "step_ms",
+        ):
             assert row[name] == pytest.approx(true[name]), name
         assert one["num_gpu_events"] == len(part.gpu_rows)
         assert one["gpu_busy_duration"] == pytest.approx(1e3 * true["gpu_sum_ms"])
@@ -70,6 +80,26 @@ def test_iterations_are_cut_alone_unless_time_around_is_asked_for(run: Run, serv
     code, out, _ = run("cut", server, "--iteration", "7", "--around", "1ms", "-o", path)
     assert " in part: " in out
     assert len(load_core(path).gpu_rows) > whole["gpu_events"][7]
+
+
+def test_time_of_iterations_left_out_is_not_counted(run: Run, server: Path, tmp_path: Path) -> None:
+    out = run("split", server, "-o", tmp_path / "parts")[1]
+    assert "left out" in out
+    part = tmp_path / "parts" / "decode.json.gz"
+    core, whole = load_core(part), load_core(server)
+    assert idle_parts(core).total_ns < idle_parts(whole).total_ns
+    assert "iterations were left out between" in run("report", part)[1]
+    left_out = left_out_of(core)
+    assert left_out is not None
+    assert 0 < left_out.count <= len(iterations_of(whole)) - len(iterations_of(core))
+    damaged = json.loads(gzip.decompress(part.read_bytes()))
+    for value in (
+        {"count": 1},
+        {"count": -1, "behind": [], "device_ns": []},
+        {"count": 1, "behind": 5, "device_ns": 6},
+    ):
+        damaged["iterationsLeftOut"] = value
+        assert left_out_of(load_core(damaged)) is None
 
 
 def test_below_iterations_an_iteration_is_offered(run: Run, server: Path) -> None:

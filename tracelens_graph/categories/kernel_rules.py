@@ -252,7 +252,7 @@ OP_RULES: Sequence[tuple[str, str]] = [
     ("Flash Attention Backward", r"(?:attn|attention|sdpa|mha|fmha)\w{0,24}(?:bwd|backward)"),
     ("Flash Attention Forward", r"attn|attention|sdpa|fmha|(?<![a-z])mha(?![a-z])"),
     ("Convolution", _CONVOLUTION_OP),
-    ("MoE", r"(?<![a-z])f?moe(?![a-z])"),
+    ("MoE", r"(?<![a-z])f?moe(?![a-z])|fused_experts|topk_(?:softmax|sigmoid|softplus)"),
     ("RoPE", r"rotary|(?<![a-z])rope(?![a-z])|fusedrope"),
     (
         "Normalization",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
-from tracelens_graph.cli.options import Traces, option, refuse, to_ns, to_uid
+from tracelens_graph.cli.options import ANYWHERE, Traces, option, refuse, to_ns, to_uid
 from tracelens_graph.cli.outputs import Content, Outputs, Writes, streamed
 from tracelens_graph.cli.traces import load, load_set, say, traces_named
 from tracelens_graph.cli.windows import numbers_of
@@ -90,6 +90,8 @@ def cut(
     after, before = (None if ns is None else ns - lead for ns in (after, before))
     piece = _piece(core, position, step, numbers, margin, after, before)
     about = "" if numbers is None else _iterations_in(piece)
+    if ANYWHERE.get().capture or ANYWHERE.get().identify:
+        say(["a cut file holds only what the trace recorded: give --capture or --identify again with the file"])
     outputs.write((core, piece), {"trace": streamed(partial(_write_piece, about))})
 
 
@@ -129,12 +131,17 @@ def _piece(
 
     margin = _MARGIN_NS if around is None else around
     if uid is not None:
-        return piece_around(core, [core.row(uid)], margin)
+        row = core.row(uid)
+        while core.columns.uid[row] >= core.info.events and core.columns.parent[row] >= 0:
+            row = int(core.columns.parent[row])  # of an op that was captured or inferred, the launch of its graph
+        return piece_around(core, [row], margin)
     if step is not None:
         return piece_around(core, narrow(whole_window(core), step=step).rows_of_kind(Kind.Step).tolist(), margin)
     if iteration is not None:
-        narrow(whole_window(core), iteration=iteration)  # which refuses what there is not
-        piece = piece_of_iterations(core, iteration)
+        from tracelens_graph.analyses.serving.iterations import served_in
+
+        served = served_in(narrow(whole_window(core), iteration=iteration))
+        piece = piece_of_iterations(core, served.numbers.tolist(), served.on_device_ns[0][:-1])
         if around is None:
             return piece
         return piece_between(core, piece.after_ns - margin, piece.before_ns + margin)

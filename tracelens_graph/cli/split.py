@@ -91,17 +91,22 @@ def _parts(served: Served, by: By, num_steps: int, mixed_share: float | None) ->
 
 
 def _write(core: Core, served: Served, parts: Mapping[str, Sequence[int]], folder: Path) -> None:
+    import numpy as np
+
     from tracelens_graph.output.folder import writing_folder
     from tracelens_graph.stores.cut import piece_of_iterations, write_piece
     from tracelens_graph.tables.terminal import progress_on_terminal
 
     names = [f"{name}.json.gz" for name in parts]
-    details, lines = [], []
+    details, lines, left_out = [], [], 0
     with writing_folder(folder, [*names, DETAILS]) as output:
         with progress_on_terminal("splitting") as progress:
             for index, (name, numbers) in enumerate(zip(names, parts.values(), strict=True)):
+                lengths = served.on_device_ns[0][np.searchsorted(served.numbers, numbers)]
+                piece = piece_of_iterations(core, numbers, lengths)
+                left_out += piece.left_out.count if piece.left_out else 0
                 with output.file(name) as file:
-                    events = write_piece(piece_of_iterations(core, numbers), file, packed=True)
+                    events = write_piece(piece, file, packed=True)
                 details.append(_details(index, folder / name, events, served, numbers))
                 lines.append(f"wrote {folder / name}: {len(numbers):,} iterations, {events:,} events")
                 if progress:
@@ -109,7 +114,8 @@ def _write(core: Core, served: Served, parts: Mapping[str, Sequence[int]], folde
         with output.file(DETAILS) as file:
             file.write(json.dumps(details, indent=2).encode() + b"\n")
     say_all = lines if len(lines) <= _NAMED else [f"wrote {len(lines):,} traces to {folder}"]
-    for line in [*say_all, f"wrote {folder / DETAILS}; {TO_SEE}"]:
+    note = ["time of iterations left out in between is marked in the files, and not counted as idle"] * bool(left_out)
+    for line in [*say_all, f"wrote {folder / DETAILS}; {TO_SEE}", *note]:
         typer.echo(line)
 
 

@@ -16,12 +16,13 @@ from hashlib import blake2b
 import numpy as np
 
 from tracelens_graph.graph.arguments import argset_text
+from tracelens_graph.graph.arrays import fitting
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node, nodes_at
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, Kind
 from tracelens_graph.tables.table import Column, Table
-from tracelens_graph.utils.arrays import Rows
+from tracelens_graph.utils.arrays import Mask, Rows
 
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+")
 _LINE = re.compile(r"\(\d+\)(?=: )")
@@ -129,6 +130,13 @@ def same_as(core: Core, node: Node, shapes: bool = True, kernel_names: bool = Fa
     lanes = subtree_classes(core, shapes, kernel_names)
     mine = lanes[node.row]
     return nodes_at(core, np.flatnonzero((lanes == mine).all(axis=1)).tolist()) if mine.any() else []
+
+
+def launches_graphs(core: Core, rows: Rows) -> Mask:
+    """Whether each of some events is a call that launches a captured graph."""
+    c = core.columns
+    names = fitting(core.names, c.name[rows], lambda name: normal_name(Kind.RuntimeCall, name) == "launch graph")
+    return (c.kind[rows] == Kind.RuntimeCall) & names
 
 
 def hex_of(lanes: np.ndarray) -> list[str]:

@@ -17,6 +17,9 @@ _HOST_PLANES = {"/host:CPU": "threads", "/host:metadata": "programs"}
 """Planes of a profile of JAX, and what is in them."""
 _NAMED_PLANES = 4
 
+LEFT_OUT_ITERATIONS = "iterationsLeftOut"
+"""Key beside the events of a piece of a trace: what `graph.iterations.LeftOut` holds."""
+
 FAR_TIME = "time far from all others"
 NOT_A_NODE = "not a node"
 OLD_MEMORY = "[memory] without an address"

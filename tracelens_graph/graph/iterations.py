@@ -17,8 +17,9 @@ import numpy as np
 from tracelens_graph.graph import membership, traversals
 from tracelens_graph.graph.batches import Batch, batch_of, phase_named, richer
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.info import LEFT_OUT_ITERATIONS
 from tracelens_graph.schema import HOST_KINDS, Kind
-from tracelens_graph.utils.arrays import Codes, Ns, Rows
+from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 
 WINDOW = 32
 """Number of steps that one would like a stretch of the steady state to have."""
@@ -64,6 +65,57 @@ class Iterations:
 def iterations_of(core: Core) -> Iterations:
     """The iterations of a graph, found once. Traces whose `ProfilerStep`s are all that marks steps have none."""
     return core.once(_find)
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """What the file of some iterations says of those that were left out.
+
+    Attributes:
+        count: iterations that lay between those in it.
+        behind: for each iteration in it whether some were left out right before it.
+        device_ns: length of each on the device in the whole trace, 0 for none.
+    """
+
+    count: int
+    behind: Mask
+    device_ns: Ns
+
+    def as_json(self) -> dict[str, object]:
+        """What stands in the file."""
+        return {
+            "count": self.count, "behind": np.flatnonzero(self.behind).tolist(), "device_ns": self.device_ns.tolist(),
+        }  # fmt: skip
+
+
+def left_out_of(core: Core) -> LeftOut | None:
+    """What the file of some iterations says of those left out; None of a whole trace, or where it does not fit."""
+    return core.once(_left_out) if LEFT_OUT_ITERATIONS in core.info.metadata else None
+
+
+def _left_out(core: Core) -> LeftOut | None:
+    given, most = core.info.metadata[LEFT_OUT_ITERATIONS], len(iterations_of(core))
+    try:
+        count, behind, device_ns = (given[key] for key in ("count", "behind", "device_ns"))
+        whole = all(type(one) is int and 0 <= one < 2**62 for one in (count, *behind, *device_ns))
+    except (KeyError, TypeError):
+        return None
+    if not whole or len(device_ns) != most or any(one >= most for one in behind):
+        return None
+    return LeftOut(count, np.isin(np.arange(most), behind), np.array(device_ns, np.int64))
+
+
+def left_out_between(core: Core, numbers: Sequence[int], device_ns: Ns) -> LeftOut:
+    """What is left out where only some iterations are taken.
+
+    Args:
+        numbers: the iterations, ascending.
+        device_ns: length of each on the device.
+    """
+    before = left_out_of(core)
+    apart = np.diff(np.asarray(numbers), prepend=numbers[0] - 1) - 1
+    behind = (apart > 0) | (before.behind[numbers] if before else False)
+    return LeftOut(int(apart.sum()) + (before.count if before else 0), behind, device_ns)
 
 
 def is_of_server(core: Core) -> bool:

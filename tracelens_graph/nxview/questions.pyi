@@ -120,9 +120,6 @@ class OfTrace:
     def identified_kernels(self, by: str = 'layer') -> Table:
         """Replayed kernels by what they were identified as: layer, block and role; layers in their order."""
 
-    def identified_labels(self, a: str | None = None, b: str | None = None) -> Table:
-        """The labels of all GPU events of two traces, as of two platforms or batch sizes, in order of time."""
-
     def unified_perf_summary(self, linked_only: bool = False, *, arch: Architecture | None = None, recompute: bool = False, call_stack: bool = False, python_frames: bool = True, as_recorded: bool = False) -> Table:
         """Cost and rates per op and arguments, each GPU event in one row, the greatest time first."""
 
@@ -217,6 +214,9 @@ class OfSet:
 
     def layer_differences(self, a: str | None = None, b: str | None = None, top: int = 100) -> Table:
         """Layers of two traces side by side that are not the same, the largest change first."""
+
+    def identified_labels(self, a: str | None = None, b: str | None = None) -> Table:
+        """The labels of all GPU events of two traces, as of two platforms or batch sizes, in order of time."""
 
     def run_history(self, label: str | None = None, run: str | None = None, named: str | None = None) -> Table:
         """How long the GPU took in each of many traces, in the order of a label's values or of pushing."""

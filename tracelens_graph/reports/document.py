@@ -12,6 +12,7 @@ import numpy as np
 
 from tracelens_graph._version import __version__
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.iterations import left_out_of
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.texts import file_name
@@ -129,6 +130,8 @@ def _linked(core: Core) -> str:
         lines.append(joined_line(core))
     if core.info.inferred:
         lines.append(core.info.inferred)
+    if (left_out := left_out_of(core)) and left_out.count:
+        lines.append(f"{left_out.count:,} iterations were left out between those in it; their time is not counted")
     return "\n".join(lines)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
@@ -21,7 +21,8 @@ from msgspec import Raw
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph import membership
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.iterations import iterations_of
+from tracelens_graph.graph.info import LEFT_OUT_ITERATIONS
+from tracelens_graph.graph.iterations import LeftOut, iterations_of, left_out_between
 from tracelens_graph.loaders.kineto.times import digits_to_ns, epoch_ns
 from tracelens_graph.output.files import GENERATOR
 from tracelens_graph.schema import Kind
@@ -45,12 +46,14 @@ class Piece:
         core: the graph.
         after_ns, before_ns: the time window, in ns from the trace's start, both ends included.
         rows: rows of the nodes in it, ascending.
+        left_out: of iterations of a server that were chosen what was left out between them.
     """
 
     core: Core
     after_ns: int
     before_ns: int
     rows: Rows
+    left_out: LeftOut | None = None
 
 
 def piece_between(core: Core, after_ns: int, before_ns: int, also: Iterable[int] = ()) -> Piece:
@@ -97,16 +100,18 @@ def piece_of(core: Core, members: Mask, after_ns: int, before_ns: int) -> Piece:
     return Piece(core, after_ns, before_ns, np.flatnonzero(keep))
 
 
-def piece_of_iterations(core: Core, numbers: Sequence[int]) -> Piece:
+def piece_of_iterations(core: Core, numbers: Sequence[int], device_ns: Ns) -> Piece:
     """What belongs to some iterations of a server, and what gives it its place; what lies between them is not in it.
 
     Args:
         core: the graph.
-        numbers: of iterations that it has.
+        numbers: of iterations that it has, ascending.
+        device_ns: length of each on the device, which the piece alone does not show.
     """
     found, c = iterations_of(core), core.columns
     members = (found.of >= 0) & np.isin(found.of, numbers)
-    return piece_of(core, members, int(c.start_ns[members].min()), int(c.end_ns[members].max()))
+    piece = piece_of(core, members, int(c.start_ns[members].min()), int(c.end_ns[members].max()))
+    return replace(piece, left_out=left_out_between(core, numbers, device_ns))
 
 
 def piece_around(core: Core, rows: Sequence[int], margin_ns: int) -> Piece:
@@ -147,7 +152,10 @@ def write_piece(
         ChangedTraceError: the file is no longer the one that was loaded.
     """
     texts = entries(piece, progress)
-    write_entries(texts, {**piece.core.info.metadata, "generator": GENERATOR}, file, packed=packed)
+    top = {**piece.core.info.metadata, "generator": GENERATOR}
+    if piece.left_out:
+        top[LEFT_OUT_ITERATIONS] = piece.left_out.as_json()
+    write_entries(texts, top, file, packed=packed)
     return len(texts)
 
 

@@ -17,10 +17,11 @@ from replayed_passes import MODELS, kernels
 
 import tracelens_graph as tlg
 from corpus import CORPUS, needs_corpus
+from tracelens_graph.analyses.across.identified_labels import identified_labels
 from tracelens_graph.analyses.identification.calls import with_identified
 from tracelens_graph.analyses.identification.kernels import passes, place_of
 from tracelens_graph.analyses.identification.pairs import common_labels
-from tracelens_graph.analyses.identification.tables import identified_kernels, identified_labels
+from tracelens_graph.analyses.identification.tables import identified_kernels
 from tracelens_graph.errors import LinkError
 from tracelens_graph.graph.graph import Graph
 from tracelens_graph.graph.trace_set import TraceSet

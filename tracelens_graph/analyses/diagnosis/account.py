@@ -22,6 +22,7 @@ from tracelens_graph.analyses.idle.idle import (
 )
 from tracelens_graph.analyses.timeline.timeline import times_by_group
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.iterations import left_out_of
 from tracelens_graph.graph.window import Window, narrow, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.column import Column
@@ -126,7 +127,8 @@ class Account:
     @property
     def span(self) -> Whole:
         """What shares of the span are shares of."""
-        if self.window.around is not None or self.window.all_iterations is not None:
+        w = self.window
+        if w.around is not None or w.all_iterations is not None or left_out_of(w.core):
             return "own_time"
         return "judged_span" if self.cut_off_ns else "gpu_span"
 
@@ -214,7 +216,7 @@ def _account(w: Window) -> Account:
     cut_off = 0 if start is None else start - int(c.start_ns[w.gpu_rows].min())
     times, devices = _times(judged)
     inner = idle_parts(judged)
-    edges = joined([]) if start is not None or judged.all_iterations else edge_parts(judged)
+    edges = joined([]) if start is not None or judged.all_iterations or left_out_of(w.core) else edge_parts(judged)
     at_edges = np.arange(len(inner.row) + len(edges.row)) >= len(inner.row)
     idle = joined([inner, edges])
     return Account(judged, cut_off, devices, idle_parts(w).total_ns, inner.total_ns, times, idle, at_edges)

@@ -16,6 +16,7 @@ from tracelens_graph.analyses.serving.gaps import host_parts_between
 from tracelens_graph.analyses.serving.iterations import BETWEEN, Served, served_in
 from tracelens_graph.analyses.serving.phases import phases, step_costs
 from tracelens_graph.graph.arrays import is_kind
+from tracelens_graph.graph.iterations import left_out_of
 from tracelens_graph.graph.user_code import line_names, shown_name
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import PYTHON_KINDS
@@ -57,7 +58,7 @@ def of_server(w: Window, causes: list[Finding]) -> tuple[list[Finding], list[Fin
     gaps = list(_gaps(account, served))
     explained_ms = sum(float(one.evidence["ms"]) for one in gaps)
     left = [one for one in causes if one.topic not in _IDLE_TOPICS or float(one.evidence["ms"]) > explained_ms]
-    return [_steps(served, rows, costs), *gaps, *_prompts(rows), *_padding(rows), *_fixed(costs)], left
+    return [_steps(served, rows, costs), *gaps, *_prompts(rows), *_padding(rows), *_fixed(costs, served)], left
 
 
 def _steps(served: Served, rows: Mapping[str, Mapping[str, Any]], costs: Mapping[Any, Mapping[str, Any]]) -> Finding:
@@ -94,14 +95,16 @@ def _engine(served: Served) -> str:
 
 
 def _phase_text(phase: str, row: Mapping[str, Any]) -> str:
-    """`97 decode steps take 532 us for 20.0 requests, 26.5 us per token`."""
+    """`97 decode steps take 532 us in the median for 20.0 requests, 26.5 us per token in the mean`."""
     count = row["iterations"]
     text = f"{count:,} {phase} steps take {shown_ms(1e6 * row['step_ms'])} in the median"
     if count == 1:
         text = f"one {phase} step takes {shown_ms(1e6 * row['step_ms'])}"
     if np.isfinite(row["requests"]):
         text += f" for {row['requests']:,.3g} request{'s' if row['requests'] != 1 else ''}"
-    return text + (f", {shown_ms(1e3 * row['token_us'])} per token" if np.isfinite(row["token_us"]) else "")
+    if not np.isfinite(row["token_us"]):
+        return text
+    return f"{text}, {shown_ms(1e3 * row['token_us'])} per token{' in the mean' if count > 1 else ''}"
 
 
 def _gaps(account: Account, served: Served) -> Iterator[Finding]:
@@ -114,23 +117,26 @@ def _gaps(account: Account, served: Served) -> Iterator[Finding]:
     shares = {part: percent(ns, time) for part, ns in sorted(parts.ns.items(), key=lambda item: -item[1])}
     named = [f"{_PARTS[part][0]} {part_share:.0f} %" for part, part_share in shares.items() if part_share >= 5][:4]
     due = parts.due[parts.leads]
+    is_known = left_out_of(core) is None  # the file of some iterations has little of what the host did between them
+    meanwhile = f"of that {', '.join(named)}" if is_known else "the whole trace shows what the host did meanwhile"
     text = (
         f"Between steps the GPU was idle for {shown_ms(time)}, {share:.1f} % of the {account.whole_text}, "
-        f"{shown_ms(time / max(len(served), 1))} for each step; of that {', '.join(named)}"
+        f"{shown_ms(time / max(len(served), 1))} for each step; {meanwhile}"
     )
     evidence: dict[str, Any] = {
         "ms": time / 1e6, "percent": share, "percent_of": account.whole, "gaps": parts.gaps,
-        "step_us": time / 1e3 / max(len(served), 1), **{f"{part}_ms": ns / 1e6 for part, ns in parts.ns.items()},
+        "step_us": time / 1e3 / max(len(served), 1),
+        **{f"{part}_ms": ns / 1e6 for part, ns in parts.ns.items() if is_known},
     }  # fmt: skip
     ask = "tracelens-graph ask iterations TRACE"
-    if due.row >= 0:
+    if due.row >= 0 and is_known:
         line = line_names(account.window, np.array([due.row]))[0]
         name, uid = shown_name(core, due.row), int(core.columns.uid[due.row])
         evidence |= {"because": name, "because_ms": due.ns / 1e6, "uid": uid} | ({"python": line} if line else {})
         text += f". {shown_ms(due.due_ns)} is due to {brief(line or name)} [uid {uid}]"
         ask = f"tracelens-graph tree TRACE --uid {uid} --up"
     severity: Severity = "minor" if share < limits.MAJOR_PERCENT else "major"
-    yield Finding("server_gaps", text, evidence, severity, (_PARTS[parts.leads][1],), ask)
+    yield Finding("server_gaps", text, evidence, severity, (_PARTS[parts.leads][1],) * is_known, ask)
 
 
 def _prompts(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
@@ -140,12 +146,13 @@ def _prompts(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
     if decode is None or not count or share < limits.WORTH_REPORTING_PERCENT:
         return
     mean = sum(row["device_ms"] for row in with_prompts) / count
-    ratio = mean / decode["step_ms"] if decode["step_ms"] > 0 else 0
+    of_decode = decode["device_ms"] / decode["iterations"]
+    ratio = mean / of_decode if of_decode > 0 else 0
     if ratio < limits.STALL_RATIO:
         return
     text = (
-        f"Prompts hold answers up: {count:,} steps with prompts take {ratio:.1f} times a decode step in the mean, and "
-        f"{share:.1f} % of the time of all steps on the GPU"
+        f"Prompts hold answers up: {count:,} steps with prompts take {ratio:.1f} times as long as a decode "
+        f"step, both in the mean, and {share:.1f} % of the time of all steps on the GPU"
     )
     evidence = {"iterations": count, "ratio": ratio, "percent": share, "percent_of": "steps on the GPU"}
     yield Finding("server_prompts", text, evidence, "fact", ("smaller_chunks",), _ASK)
@@ -162,13 +169,17 @@ def _padding(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
     yield Finding("server_padding", text, evidence, "minor", ("capture_sizes",), ask)
 
 
-def _fixed(costs: Mapping[Any, Mapping[str, Any]]) -> Iterator[Finding]:
+def _fixed(costs: Mapping[Any, Mapping[str, Any]], served: Served) -> Iterator[Finding]:
     fixed = costs.get(("decode", "fixed"))
     if fixed is None or not limits.FIXED_PERCENT <= fixed["percent"] <= 100 or fixed["ns"] < 3 * fixed["std_error"]:
         return
+    is_rough = bool(served.of_unknown_size[served.phases == "decode"].any())
+    doubt = (
+        "sizes of its captured graphs are not known" if is_rough else f"standard error {shown_ms(fixed['std_error'])}"
+    )
     text = (
-        f"A decode step costs {shown_ms(fixed['ns'])} before its first token, {fixed['percent']:.0f} % of its GPU time "
-        f"(standard error {shown_ms(fixed['std_error'])}): larger batches come nearly free"
+        f"A decode step costs {'about ' * is_rough}{shown_ms(fixed['ns'])} before its first token, "
+        f"{fixed['percent']:.0f} % of its GPU time ({doubt}): larger batches come nearly free"
     )
     evidence = {
         "fixed_us": fixed["ns"] / 1e3, "std_error_us": fixed["std_error"] / 1e3, "r2": fixed["r2"],

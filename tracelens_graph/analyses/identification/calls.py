@@ -84,6 +84,8 @@ def _in_words(core: Core, known: KnownModel | None) -> str:
     sure = sum(ns @ [place.confidence for place in places] for ns, places in parts) / whole
     shown = f"{percent:.1f}" if percent >= 1 else f"{percent:.2g}"
     words = f"ops and modules of {shown} % of the GPU time are inferred, confidence {sure:.2f}"
+    if odd := sum(place.out_of_order for _, places in parts for place in places):
+        words += f", {odd:,} kernels recorded out of order"
     if known is None:
         return words
     share = sum(ns @ [float(way_of(place) in known.calls) for place in places] for ns, places in parts)

@@ -1,19 +1,14 @@
-"""Identified kernels by layer and role, and one by one."""
+"""Identified kernels by layer and role."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 import numpy as np
 
-from tracelens_graph.analyses.identification.kernels import all_passes, nothing_found, passes, place_of
+from tracelens_graph.analyses.identification.kernels import nothing_found, passes, place_of
 from tracelens_graph.analyses.identification.layers import Place
-from tracelens_graph.analyses.identification.pairs import Labels, common_labels
 from tracelens_graph.analyses.shared.grouping import Groups, group_by, text_codes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.trace_set import TraceMember, TraceSet, titled
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.names import short_name
@@ -38,23 +33,6 @@ IDENTIFIED_KERNELS = TableSchema(
     },
     counts="kernel",
     leads="role",
-)
-
-IDENTIFIED_LABELS = TableSchema(
-    "identified_labels",
-    "Which place of the model each GPU event of two traces is, in labels that they share.",
-    {
-        "source": Column.text("trace1 or trace2, in the order in which they were given", "source"),
-        "trace": Column.text("name of the trace", "trace"),
-        "uid": Column.uid("the kernel"),
-        "label": Column.text("layer, block and role; equal labels are equal places of the model", "label"),
-        "confidence": Column(
-            "how sure it is, from 0 to 1; absent for kernels that are in no pass of layers", heading="confidence"
-        ),
-        "gpu_time_us": Column("its duration", "us", heading="GPU us"),
-        "kernel": Column.text("its name", "kernel"),
-    },
-    reads=("device", "external_id", "owner", "owner_rule", "stream", "thread"),
 )
 
 
@@ -100,47 +78,9 @@ def identified_kernels(g: Core | Window, by: str = "layer") -> Table:
         "uid": c.uid[rows[first]],
     }
     order = np.lexsort((c.start_ns[rows[first]], at[first] if by == "layer" else -times.sum))
-    return IDENTIFIED_KERNELS.table(columns, w.titled("Identified kernels"), _notes(core)).take(order)
-
-
-def identified_labels(traces: TraceSet, a: str | None = None, b: str | None = None) -> Table:
-    """The labels of all GPU events of two traces, as of two platforms or batch sizes, in order of time.
-
-    Kernels in layers are paired by their places, the others in the order in which they were launched. What one trace
-    does differently in a block of a layer shares a label.
-
-    Args:
-        traces: the two traces; several, if `a` and `b` name two of them.
-        a: path, name or id of one trace; by default the first of two.
-        b: path, name or id of the other; by default the second.
-
-    Raises:
-        AnalysisError: these are not two traces.
-    """
-    if len(traces) != 2 and None in (a, b):
-        there = "there is 1" if len(traces) == 1 else f"there are {len(traces):,}"
-        raise AnalysisError(f"identified_labels: two traces are wanted, {there}")
-    pair = traces.pair(a, b)
-    both = zip(("trace1", "trace2"), pair, common_labels(pair[0].core, pair[1].core), strict=True)
-    rows = [row for source, one, labels in both for row in _labelled(source, one, labels)]
-    notes = [f"{one.name}: {note}" for one in pair for note in _notes(one.core)]
-    return IDENTIFIED_LABELS.of_records(rows, titled("Labels of kernels", pair), notes)
-
-
-def _labelled(source: str, one: TraceMember, labels: Labels) -> Iterable[dict[str, Any]]:
-    core, c, places = one.core, one.core.columns, place_of(all_passes(one.core))
-    rows = np.array([*labels], np.int64)
-    rows = rows[one.window.holds(rows)]
-    for row in rows[np.lexsort((c.uid[rows], c.start_ns[rows]))].tolist():
-        yield {
-            "source": source,
-            "trace": one.name,
-            "uid": int(c.uid[row]),
-            "label": labels[row],
-            "confidence": places[row].confidence if row in places else None,
-            "gpu_time_us": int(c.dur_ns[row]) / 1e3,
-            "kernel": core.names[c.name[row]],
-        }
+    return IDENTIFIED_KERNELS.table(
+        columns, w.titled("Identified kernels, inferred from names and order"), notes_on(core)
+    ).take(order)
 
 
 def _inside(w: Window) -> tuple[Rows, list[Place]]:
@@ -152,7 +92,8 @@ def _inside(w: Window) -> tuple[Rows, list[Place]]:
     return rows, [found[row] for row in rows.tolist()]
 
 
-def _notes(core: Core) -> list[str]:
+def notes_on(core: Core) -> list[str]:
+    """What is to be known of the identified kernels of a trace, a line each."""
     if not passes(core):
         return [f"{nothing_found(core)}, so nothing was identified"]
     odd = sum(place.out_of_order for place in place_of(passes(core)).values())

@@ -35,6 +35,7 @@ from tracelens_graph.analyses.timeline.timeline import lost_notes, unlinked_note
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, merge, union_length
+from tracelens_graph.graph.iterations import iterations_of, left_out_of
 from tracelens_graph.graph.traversals import launches_of
 from tracelens_graph.graph.user_code import shown_name
 from tracelens_graph.graph.window import Window, whole_window, window_of
@@ -43,7 +44,7 @@ from tracelens_graph.schema import Kind
 from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
-from tracelens_graph.utils.arrays import Codes, Ns, Rows
+from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 
 IDLE_CAUSES = TableSchema(
     "idle_causes",
@@ -173,12 +174,16 @@ def _idle_parts(w: Window) -> Idle:
     if w.all_iterations is not None:  # time of the others lies between theirs: neither idle nor work of these
         return ended_by(w, idle_parts(w.all_iterations))
     device = w.core.columns.device[w.gpu_rows]
-    return joined(_of_device(w, w.gpu_rows[positions]) for _, positions in positions_by(device))
+    idle = joined(_of_device(w, w.gpu_rows[positions]) for _, positions in positions_by(device))
+    if (left_out := left_out_of(w.core)) is None:
+        return idle
+    of, behind = iterations_of(w.core).of, np.append(left_out.behind, False)
+    return ended_by(w, idle, ~behind[of[idle.row]] | (of[idle.row] == of[idle.ended]))
 
 
-def ended_by(w: Window, idle: Idle) -> Idle:
-    """The gaps that end with work of a window, out of all; the total is its work and these gaps."""
-    own, c, rows = w.holds(idle.row), w.core.columns, w.gpu_rows
+def ended_by(w: Window, idle: Idle, chosen: Mask | bool = True) -> Idle:
+    """The gaps that end with work of a window, out of all or those chosen; the total is its work and these gaps."""
+    own, c, rows = w.holds(idle.row) & chosen, w.core.columns, w.gpu_rows
     columns = {part.name: getattr(idle, part.name)[..., own] for part in fields(Idle) if part.name != "total_ns"}
     columns["parts"][Cause.outside] = 0
     busy = sum(union_length(c.start_ns[rows[at]], c.end_ns[rows[at]]) for _, at in positions_by(c.device[rows]))

@@ -193,7 +193,7 @@ class JudgedOp:
         if isinstance(self.cost, str):
             return self.cost
         if self.ops.device is None:
-            return f"{self.ops.missing} (--arch NAME; `model architectures` lists names)"
+            return f"{self.ops.missing} (ask -p arch=NAME, report --arch NAME; `model architectures` lists names)"
         found = roofline(self.cost, self.ops.device)
         return found if isinstance(found, str) else "it has no time"
 

@@ -17,9 +17,10 @@ from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.analyses.timeline.steps import on_device
 from tracelens_graph.analyses.timeline.timeline import times_by_group, unlinked_notes
 from tracelens_graph.graph.batches import Batch
+from tracelens_graph.graph.classes import launches_graphs
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.graph.iterations import Iterations, iterations_of
+from tracelens_graph.graph.iterations import Iterations, iterations_of, left_out_of
 from tracelens_graph.graph.membership import process_of_thread
 from tracelens_graph.graph.window import Window, narrow, window_of
 from tracelens_graph.tables.column import Column
@@ -161,6 +162,14 @@ class Served:
                 sizes[of[of >= 0]] = np.fmax(sizes[of[of >= 0]], size)
         return sizes[self.numbers]
 
+    @cached_property
+    def of_unknown_size(self) -> Mask:
+        """Which replay graphs of which nothing says for what batch they were captured."""
+        launch = self.window.core.columns.parent[self.window.gpu_rows]
+        replays = np.zeros(len(self) + 1, bool)
+        replays[self.group[(launch >= 0) & launches_graphs(self.window.core, np.maximum(launch, 0))]] = True
+        return replays[:-1] & np.isnan(self.captured)
+
     @property
     def padding(self) -> np.ndarray:
         """Empty places of the captured batch. Engines count them in requests, or in tokens where these fit, too."""
@@ -175,7 +184,10 @@ class Served:
             return self._of_timed(length), self._of_timed(busy)
         core = self.window.core
         process = process_of_thread(core.threads)[np.maximum(core.columns.thread[self.found.rows[self.numbers]], 0)]
-        return on_device(core, self.window.gpu_rows, self.group, process)
+        length, busy = on_device(core, self.window.gpu_rows, self.group, process)
+        if left_out := left_out_of(core):
+            length[:-1] = left_out.device_ns[self.numbers]
+        return length, busy
 
     @cached_property
     def device_ms(self) -> np.ndarray:

@@ -93,7 +93,11 @@ STEP_COSTS = TableSchema(
     "What a step of a server costs at least, and per token, request and token of context.",
     {
         "phase": Column.key("phase of the iterations; all for those of every phase", "phase"),
-        "term": Column.key("fixed, or what each further one of it costs", "per"),
+        "term": Column.key(
+            "fixed, or what each further one of it costs; a generation token is a place of the captured batch, empty "
+            "ones included, where its size is known",
+            "per",
+        ),
         "ns": Column("least-squares estimate of the time in which its GPU events run", "ns", heading="ns"),
         "std_error": Column("its standard error", "ns", heading="std. error ns"),
         "mean": Column("mean of that number over the iterations", "", heading="mean of it"),
@@ -302,8 +306,9 @@ def step_costs(g: Core | Window) -> Table:
     The time in which GPU events of a step run is explained by tokens of prompts, tokens of answers (empty places of a
     captured batch count as such, where they are known), tokens that are attended to (keys) and requests. What the GPU
     waits for the host comes on top; `phases` has it. A number that hardly varies, or that others explain to 98 %, is
-    left out, and a note says so: the data cannot tell what it costs. Phases with few steps, less than 8 or than three
-    for each term, say nothing.
+    left out, and a note says so: the data cannot tell what it costs. So is one whose cost comes out below 0. Graphs of
+    unknown captured sizes make costs a stair, whose steps no standard error shows; a note says so. Phases with few
+    steps, less than 8 or than three for each term, say nothing.
 
     Args:
         g: the graph, or a window of it.
@@ -356,9 +361,21 @@ def costs_of(served: Served, steps: Mask) -> Fit:
             notes.append(f"the number of {name}s follows from those of the terms, so its cost is in theirs")
         else:
             kept[name] = values
+    while kept:
+        lines = list(_lines(kept, y))
+        least = min(lines[1:], key=lambda line: line["ns"] / max(line["std_error"], 1e-9))
+        if least["ns"] >= 0:
+            break
+        notes.append(f"the cost of a {least['term']} comes out below 0, so it is left out")
+        del kept[least["term"]]
     if not kept:
         return Fit([], [*notes, "no number varies enough to separate costs"])
-    return Fit(list(_lines(kept, y)), notes)
+    if (rough := int(np.count_nonzero(served.of_unknown_size[steps]))) > 0:
+        notes.append(
+            f"{rough:,} steps replay graphs of unknown captured sizes, whose empty places cost as much as others: "
+            "costs are less certain than their standard errors; captures that are joined say the sizes (--capture)"
+        )
+    return Fit(lines, notes)
 
 
 def _solved(columns: Mapping[str, np.ndarray], y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
