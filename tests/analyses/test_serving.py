@@ -20,6 +20,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import narrow, whole_window, window_of
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate.serving import simulate
+from tracelens_graph.tables.terminal import aligned
 
 
 @cache
@@ -337,3 +338,22 @@ def test_servers_without_a_common_phase_are_compared_whole() -> None:
         for name in ("execute_context_1(9)_generation_0(0)", "execute_context_0(0)_generation_1(1)")
     ]
     assert median_steps(servers[0], servers[1]) == (servers[0], servers[1])
+
+
+def test_narrow_terminals_keep_what_a_server_is_judged_by() -> None:
+    core, _ = simulated(seed=1, steps=30)
+    kept = {
+        phases: ("step ms", "us/token", "tokens/s", "idle %"),
+        iterations: ("phase", "requests", "device", "tokens/s"), steady_state: ("requests", "step ms", "tokens/s"),
+    }  # fmt: skip
+    for question, headings in kept.items():
+        table = question(core)
+        rest = [name for name, column in table.about.items() if column.heading]
+        lines = aligned([(name, table.about[name], list(table[name])) for name in rest], 80).lines
+        assert all(any(heading in line for line in lines[:3]) for heading in headings)
+
+
+def test_steps_of_other_phases_are_counted_in_the_steady_state() -> None:
+    core, _ = simulated(seed=1, steps=12, annotations="none")
+    for row in steady_state(core).records():
+        assert row["unknown"] == row["iterations"] - row["prefill"] - row["mixed"] - row["decode"] > 0

@@ -14,6 +14,7 @@ from handmade import Run
 from corpus import kineto_traces, parametrize
 from tracelens_graph.cli.app import app
 from tracelens_graph.cli.hints import COMMANDS_WITH, Call, without_folders
+from tracelens_graph.cli.options import ANYWHERE, Anywhere
 from tracelens_graph.cli.windows import WindowChoice
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate, write
@@ -140,3 +141,13 @@ def test_what_goes_elsewhere_names_no_folders() -> None:
     assert call.without_folders().complete("tracelens-graph ask TRACE") == (
         "tracelens-graph ask x.json --extension own.py --extension module --et et.json"
     )
+
+
+def test_what_goes_elsewhere_names_captures_from_the_folder_of_the_trace(tmp_path: Path) -> None:
+    anywhere = Anywhere(capture=(str(tmp_path / "dumps/capture"), "/elsewhere/capture"), identify="/elsewhere/y.json")
+    token = ANYWHERE.set(anywhere)
+    try:
+        line = Call(str(tmp_path / "x.json")).without_folders().complete("tracelens-graph ask phases TRACE")
+    finally:
+        ANYWHERE.reset(token)
+    assert line == "tracelens-graph ask phases x.json --capture dumps/capture --capture capture --like y.json"

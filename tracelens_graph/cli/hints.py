@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,6 +84,12 @@ def without_folders(paths: Sequence[str]) -> list[str]:
     return [str(Path(*parts[path][-taken:])) if path in parts else path for path in paths]
 
 
+def _seen_from(folder: Path, path: str) -> str:
+    """A path below a folder from there, any other one without its folders."""
+    whole = Path(path).absolute()
+    return str(whole.relative_to(folder)) if whole.is_relative_to(folder) else without_folders([path])[0]
+
+
 def _is_read_once(path: str) -> bool:
     """Whether a trace came through a pipe, or is of one rank of a fused file, which vanishes with this process."""
     from tracelens_graph.loaders.sources import is_stream
@@ -107,12 +113,14 @@ class Call:
         window: the part of the trace.
         extensions: the user's extensions.
         et: the execution trace that it is linked with, as the user named it.
+        joined: captures, or another trace, as the user named them -> as commands name them.
     """
 
     trace: str
     window: WindowChoice = field(default_factory=WindowChoice)
     extensions: Sequence[str] = ()
     et: str | None = None
+    joined: Mapping[str, str] = field(default_factory=dict)
 
     def complete(self, command: str) -> str:
         """A command with the trace for TRACE, the window, the extensions and the execution trace, quoted for a shell.
@@ -133,20 +141,26 @@ class Call:
         if name in COMMANDS_WITH["--et"] and self.et is not None:
             more.append(("--et", self.et))
         if name in COMMANDS_WITH["--annotation"] or name == "cut":
-            more += [("--capture", one) for one in ANYWHERE.get().capture]
+            more += [("--capture", self.joined.get(one, one)) for one in ANYWHERE.get().capture]
             like = ANYWHERE.get().identify
-            more += [("--like", like)] if isinstance(like, str) else [("--identify",)] * like
+            more += [("--like", self.joined.get(like, like))] if isinstance(like, str) else [("--identify",)] * like
         for option in more:
             if option[0] not in command.split():
                 words += option
         return shlex.join(words)
 
     def without_folders(self) -> Call:
-        """The same for what goes elsewhere: all that it names is named without the folders it is in."""
+        """The same for what goes elsewhere: all that it names is named without the folders it is in.
+
+        What was joined with the trace and lies below its folder is named from there.
+        """
         of_et = [] if self.et is None else [self.et]
         trace, *others = without_folders([self.trace, *self.extensions, *of_et])
+        like = ANYWHERE.get().identify
+        beside = [*ANYWHERE.get().capture, *([like] if isinstance(like, str) else [])]
         return replace(
-            self, trace=trace, extensions=others[: len(self.extensions)], et=others[-1] if of_et else None
+            self, trace=trace, extensions=others[: len(self.extensions)], et=others[-1] if of_et else None,
+            joined={path: _seen_from(Path(self.trace).absolute().parent, path) for path in beside},
         )  # fmt: skip
 
     @property

@@ -19,7 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus import chosen_traces, loaded, parametrize, traces_named
-from tracelens_graph.analyses.idle.idle import Cause, idle_parts
+from tracelens_graph.analyses.across.overview import overview_line
+from tracelens_graph.analyses.diagnosis.account import time_spent
+from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.analyses.memory.peak import DeviceMemory, memory_over_time, memory_peak, memory_summary
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.loading.one import load_core
@@ -30,7 +32,8 @@ from tracelens_graph.reports.html.overview import in_window, parts
 from tracelens_graph.reports.html.report import kept, report_page
 from tracelens_graph.reports.html.shell import asset
 from tracelens_graph.reports.html.timeline import causes
-from tracelens_graph.schema import KIND_MEANING, Kind
+from tracelens_graph.schema import KIND_MEANING, Kind, OwnerRule
+from tracelens_graph.simulate.serving import simulate, write
 
 MOST_BYTES, PER_EVENT = 600_000, 6
 
@@ -86,7 +89,8 @@ def test_what_it_says_of_a_small_trace() -> None:
     assert found.head["heading"].endswith("rank 3 of 8, GPU of tests, 3 GPU events")
     assert ["rank", "3 of 8"] in said["facts"]
     assert found.columns["gpu.dur"].sum() == 100_250
-    assert sum(part["ns"] for part in said["parts"]) == 159_000  # from 1001 to 1160 us
+    assert sum(part["ns"] for part in said["parts"]) == 900_000
+    assert said["base"] == "the 900 us of the steps and other GPU work"
     assert {"ops_summary", "modules", "python_lines", "idle_causes"} <= {
         table["name"] for table in found.body["tables"]
     }
@@ -124,14 +128,6 @@ def test_every_cause_of_idle_time_has_a_colour() -> None:
     colors = asset("colors.css")
     for cause in Cause:
         assert f"--idle-{causes()[cause]['class']}: #" in colors, cause
-
-
-@parametrize("path", chosen_traces())
-def test_parts_of_the_span_add_up(path: Path) -> None:
-    core = loaded(path)
-    said = parts(core.everything)
-    assert sum(part["ns"] for part in said) == idle_parts(core).total_ns
-    assert sum(part["ns"] for part in said) >= core.everything.span_ns()
 
 
 def test_parts_of_two_devices_are_added_up() -> None:
@@ -306,3 +302,27 @@ def test_where_no_size_can_be_read_a_table_says_so() -> None:
     (table,) = [one for one in page.body["tables"] if one["name"] == "memory_summary"]
     assert table["rows"] == 0
     assert table["notes"] == ["6 allocations and releases are recorded, but no size can be read"]
+
+
+def test_a_page_of_a_server_has_its_steps_and_kernels_of_graphs_their_captured_op(tmp_path: Path) -> None:
+    write(simulate(seed=2, steps=12, layers=2), tmp_path, traces_only=True)
+    core = load_core(tmp_path / "rank0.json.gz", capture=tmp_path / "capture")
+    found, c = read(page_of(core)), core.columns
+    tables = {table["name"] for table in found.body["tables"]}
+    assert {"phases", "iterations", "steady_state", "step_costs"} <= tables
+    assert not [one for one in found.head["overview"]["missing"] if one["what"].startswith("steps")]
+    assert overview_line(core, "rank0")["steps"] == 12
+    joined = np.flatnonzero(c.owner_rule[core.gpu_rows] == OwnerRule.graph_capture)
+    at = {int(uid): place for place, uid in enumerate(found.columns["gpu.uid"])}
+    for row in core.gpu_rows[joined[::50]].tolist():
+        call = found.columns["gpu.launch"][at[int(c.uid[row])]] - 1
+        assert found.columns["host.uid"][call] == c.uid[c.parent[row]]
+
+
+@parametrize("path", chosen_traces())
+def test_bar_and_verdict_have_one_base(path: Path) -> None:
+    core = loaded(path)
+    said = read(page_of(core)).head["overview"]
+    spent = time_spent(core)
+    assert said["base"] in (spent.title or "")
+    assert sum(part["ns"] for part in said["parts"]) == pytest.approx(1e6 * sum(spent["ms"]), abs=10)

@@ -13,12 +13,14 @@ from tracelens_graph.analyses.ranks.rank_collectives import gathered, read_alone
 from tracelens_graph.analyses.stragglers.lateness import Lateness
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.iterations import is_of_server
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.arrays import Ns
 
 OVERVIEW = TableSchema(
     "overview",
@@ -28,9 +30,9 @@ OVERVIEW = TableSchema(
         "rank": Column("rank in the job, from the metadata, else from the name of the file", heading="rank"),
         "file": Column.text("`cut short` if the end of the file is missing; the column is there only if one is"),
         "kind": Column.text("what kind of run it is, as the headline of its verdict says", heading="kind of run"),
-        "steps": Column("steps", heading="steps"),
+        "steps": Column("steps; of a server its iterations", heading="steps"),
         "host_step_ms": Column(
-            "mean duration of a step on the host, that of its `ProfilerStep`; on the device it may "
+            "mean duration of a step on the host, that of its `ProfilerStep` or iteration; on the device it may "
             "last longer or shorter, see `device_step_ms` of `rank_steps`",
             "ms",
             heading="host step ms",
@@ -62,7 +64,7 @@ def overview_line(g: Core | Window, trace: str, linked_only: bool = False) -> Li
     findings = verdict(w)
     (member,) = TraceSet.of({trace: g})
     times = {row["type"]: row for row in gpu_timeline(w, linked_only).records()}
-    steps = w.core.columns.dur_ns[w.rows_of_kind(Kind.Step)]
+    steps = _steps_ns(w)
 
     def time(kind: str, column: str) -> float | None:
         return times[kind][column] if kind in times else None
@@ -84,6 +86,17 @@ def overview_line(g: Core | Window, trace: str, linked_only: bool = False) -> Li
         "attendance": read_alone(member),
         "has_ranks": w.framework.devices_are_ranks,
     }
+
+
+def _steps_ns(w: Window) -> Ns:
+    """Durations of the steps on the host, else of a server's iterations."""
+    steps = w.core.columns.dur_ns[w.rows_of_kind(Kind.Step)]
+    if len(steps) or not is_of_server(w.core):
+        return steps
+    from tracelens_graph.analyses.serving.iterations import served_in
+
+    served = served_in(w)
+    return served.found.dur_ns[served.numbers]
 
 
 def lateness_of(lines: Sequence[Line], ranks: TraceSet | None = None) -> Lateness | None:

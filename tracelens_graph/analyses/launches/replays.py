@@ -20,20 +20,26 @@ REPLAYS = TableSchema(
         "capture": Column.key("file of the capture"),
         "graph": Column.key("which of the graphs in it", cells="number"),
         "batch_size": Column.key("batch that it was captured for", cells="number"),
-        "mode": Column.key("FULL for a whole forward pass, PIECEWISE for a piece of one, or what the server calls it"),
+        "mode": Column.key(
+            "FULL for a whole forward pass, PIECEWISE for a piece of one, or what the server calls it", drop_priority=2
+        ),
         "rule": Column.key("how replayed kernels were joined with captured calls"),
         "replays": Column.count("number of launches"),
-        "least_batch": Column("least batch of the server's steps that they are in", drop_priority=1),
-        "greatest_batch": Column("greatest batch of these steps", drop_priority=1),
-        "calls": Column("number of calls that launch, copy or fill in the capture"),
+        "least_batch": Column("least batch of the server's steps that they are in", drop_priority=2),
+        "greatest_batch": Column("greatest batch of these steps", drop_priority=2),
+        "calls": Column("number of calls that launch, copy or fill in the capture", drop_priority=2),
         "gpu_events": Column.count("GPU events of all these replays"),
-        "joined": Column.count("those that got the op of a captured call"),
-        "percent_joined": Column("joined as share of gpu_events", "%", drop_priority=0),
-        "gpu_time_us": Column.total("sum of the durations of the GPU events", "us"),
-        "doubtful": Column.count("joined ones that fit another call, too: of several streams, or beside lost ones"),
-        "implausible": Column.count("kernels that cannot be their op's work: joined by name, or left out"),
-        "lost": Column.count("captured calls that replays lack"),
-        "extra": Column.count("GPU events of replays without a captured call"),
+        "joined": Column.count("those that got the op of a captured call", drop_priority=2),
+        "percent_joined": Column("joined as share of gpu_events", "%", drop_priority=-1),
+        "gpu_time_us": Column.total("sum of the durations of the GPU events", "us", drop_priority=2),
+        "doubtful": Column.count(
+            "joined ones that fit another call, too: of several streams, or beside lost ones", drop_priority=-1
+        ),
+        "implausible": Column.count(
+            "kernels that cannot be their op's work: joined by name, or left out", drop_priority=1
+        ),
+        "lost": Column.count("captured calls that replays lack", drop_priority=-1),
+        "extra": Column.count("GPU events of replays without a captured call", drop_priority=1),
         "what": Column.text("what is odd, lost or extra, by name", wraps=True),
         "uid": Column.uid("the first of the launches"),
     },

@@ -18,6 +18,7 @@ from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.info import OLD_MEMORY, UNREADABLE
 from tracelens_graph.graph.intervals import union_length
+from tracelens_graph.graph.iterations import is_of_server
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import whole_window
 from tracelens_graph.schema import (
@@ -340,7 +341,7 @@ OPTIONS = (
         "there is no time per nn.Module",
     ),
     Option(
-        "steps", "prof.step() after every iteration", lambda g: True, _lacks(Kind.Step),
+        "steps", "prof.step() after every iteration", lambda g: not is_of_server(g), _lacks(Kind.Step),
         "there is no time per step, and warm-up cannot be separated from the rest",
     ),
     Option(

@@ -35,35 +35,38 @@ ITERATIONS = TableSchema(
         "iteration": Column.key(
             "number of the iteration, from 0; absent on the line of GPU events launched in none", "iteration", "number"
         ),
-        "phase": Column.text("prefill, mixed, decode, denoise, empty, or unknown", "phase", drop_priority=0),
-        "requests": Column("requests computed together", heading="requests"),
+        "phase": Column.text("prefill, mixed, decode, denoise, empty, or unknown", "phase", drop_priority=-1),
+        "requests": Column("requests computed together", heading="requests", drop_priority=-1),
         "context_requests": Column("those that read their prompts", drop_priority=2),
         "context_tokens": Column("tokens of prompts that it reads", heading="context tokens"),
         "generation_requests": Column("those that write their answers", drop_priority=2),
         "generation_tokens": Column("tokens of answers, guessed ones included", heading="generation tokens"),
-        "keys": Column("tokens that requests attend to, past and new ones", heading="keys"),
+        "keys": Column("tokens that requests attend to, past and new ones", heading="keys", drop_priority=2),
         "captured": Column("batch size of the captured graph that it replays", heading="captured"),
-        "padding": Column("places of the captured batch that are empty", heading="padding"),
+        "padding": Column("places of the captured batch that are empty", heading="padding", drop_priority=0),
         "start_ms": Column.moment("its start on the host, as Perfetto UI shows it", "ms"),
-        "host_ms": Column("its duration on the host", "ms", heading="host ms"),
+        "host_ms": Column("its duration on the host", "ms", heading="host ms", drop_priority=2),
         "device_ms": Column(
             "from the first start of its GPU work to the first start of that of later ones; of the last to the end of "
             "its work",
             "ms",
             heading="device ms",
+            drop_priority=-1,
         ),
         "gpu_events": Column.count("GPU events launched in it", drop_priority=2),
         "gpu_sum_ms": Column.total("sum of their durations", "ms", drop_priority=2),
-        "busy_ms": Column("time in which any of them runs", "ms", heading="busy ms"),
-        "idle_ms": Column("part of device_ms in which no GPU event runs", "ms", heading="idle ms"),
+        "busy_ms": Column("time in which any of them runs", "ms", heading="busy ms", drop_priority=2),
+        "idle_ms": Column("part of device_ms in which no GPU event runs", "ms", heading="idle ms", drop_priority=0),
         "gap_ms": Column(
             "idle time of the GPU between work of another iteration, or of none, and its own", "ms", heading="gap ms"
         ),
         "host_gap_ms": Column(
             "time on the host from the end of the iteration before it, of its process, to its start", "ms",
-            heading="host gap ms",
+            heading="host gap ms", drop_priority=2,
         ),
-        "tokens_per_s": Column("tokens of prompts and answers by device_ms", "1/s", heading="tokens/s"),
+        "tokens_per_s": Column(
+            "tokens of prompts and answers by device_ms", "1/s", heading="tokens/s", drop_priority=0
+        ),
         "uid": Column.instance("uid of the annotation, or of its first call"),
     },
 )  # fmt: skip

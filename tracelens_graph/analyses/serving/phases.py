@@ -35,25 +35,24 @@ PHASE_TABLE = TableSchema(
         "generation_tokens": Column.count(
             "tokens of answers written, guessed ones included", "generation tokens", drop_priority=2
         ),
-        "device_ms": Column.total(
-            "sum of the iterations' lengths on the device", "ms", "device ms", drop_priority=2
-        ),
+        "device_ms": Column.total("sum of the iterations' lengths on the device", "ms", "device ms", drop_priority=1),
         "percent_of_device": Column.share("share of that sum over all phases", "% of device time"),
-        "step_ms": Column(
-            "median length of an iteration on the device", "ms", heading="step ms", drop_priority=0
-        ),
+        "step_ms": Column("median length of an iteration on the device", "ms", heading="step ms", drop_priority=0),
         "host_ms": Column("median length of an iteration on the host", "ms", drop_priority=2),
         "token_us": Column("device_ms by the tokens of prompts and answers", "us", heading="us/token", drop_priority=0),
-        "tokens_per_s": Column("tokens of prompts and answers by device_ms", "1/s", heading="tokens/s"),
+        "tokens_per_s": Column(
+            "tokens of prompts and answers by device_ms", "1/s", heading="tokens/s", drop_priority=0
+        ),
         "gpu_sum_ms": Column.total("sum of the durations of its GPU events", "ms", drop_priority=2),
         "busy_ms": Column.total("time in which any of its GPU events runs", "ms", drop_priority=2),
-        "idle_percent": Column("part of device_ms in which no GPU event runs", "%", heading="idle %", drop_priority=0),
+        "idle_percent": Column("part of device_ms in which no GPU event runs", "%", heading="idle %", drop_priority=-1),
         "gap_ms": Column.total(
             "idle time of the GPU between work of another iteration, or of none, and that of this phase", "ms",
-            "gaps ms", drop_priority=2,
+            "gaps ms", drop_priority=1,
         ),
         "padding_percent": Column(
-            "places of captured batches that are empty, where they are known", "%", heading="padding %", drop_priority=0
+            "places of captured batches that are empty, where they are known", "%", heading="padding %",
+            drop_priority=-1,
         ),
         "attention_percent": Column("share of attention in gpu_sum_ms, as far as names of kernels say", "%"),
         "top_categories": Column(
@@ -74,13 +73,16 @@ STEADY_STATE = TableSchema(
         "first": Column("number of its first iteration", heading="first"),
         "last": Column("number of its last iteration", heading="last"),
         "iterations": Column.count("iterations in it", "iterations"),
-        "prefill": Column("iterations of it that read prompts alone", heading="prefill"),
-        "mixed": Column("iterations that read prompts and write answers", heading="mixed"),
-        "decode": Column("iterations that write answers alone", heading="decode"),
-        "requests": Column("mean number of requests computed together", heading="requests"),
-        "step_ms": Column("median length of an iteration on the device", "ms", heading="step ms"),
-        "device_ms": Column.total("sum of their lengths on the device", "ms", "device ms"),
-        "tokens_per_s": Column("tokens of prompts and answers by device_ms", "1/s", heading="tokens/s"),
+        "prefill": Column("iterations of it that read prompts alone", heading="prefill", drop_priority=0),
+        "mixed": Column("iterations that read prompts and write answers", heading="mixed", drop_priority=0),
+        "decode": Column("iterations that write answers alone", heading="decode", drop_priority=0),
+        "unknown": Column("iterations of other phases, or of none that is known", heading="other", drop_priority=0),
+        "requests": Column("mean number of requests computed together", heading="requests", drop_priority=0),
+        "step_ms": Column("median length of an iteration on the device", "ms", heading="step ms", drop_priority=0),
+        "device_ms": Column.total("sum of their lengths on the device", "ms", "device ms", drop_priority=2),
+        "tokens_per_s": Column(
+            "tokens of prompts and answers by device_ms", "1/s", heading="tokens/s", drop_priority=0
+        ),
     },
     ordered=True,
     counts="iteration",
@@ -281,9 +283,10 @@ def steady_state(g: Core | Window, num_steps: int = WINDOW) -> Table:
     for one in stretches(served, num_steps) if len(served) else ():
         inside = (served.numbers >= one.first) & (served.numbers < one.behind)
         device = float(served.on_device_ns[0][:-1][inside].sum())
+        counted = {phase: int((served.phases[inside] == phase).sum()) for phase in ("prefill", "mixed", "decode")}
         records.append({
             "stretch": one.name, "first": one.first, "last": one.behind - 1, "iterations": int(inside.sum()),
-            **{phase: int((served.phases[inside] == phase).sum()) for phase in ("prefill", "mixed", "decode")},
+            **counted, "unknown": int(inside.sum()) - sum(counted.values()),
             "requests": _mean(served.requests[inside]), "step_ms": _median(served.device_ms[inside]),
             "device_ms": device / 1e6, "tokens_per_s": _rate(_sum(served.tokens[inside]) * 1e9, device),
         })  # fmt: skip

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.idle.idle import Cause, idle_parts
+from tracelens_graph.analyses.diagnosis.account import account_of
+from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.analyses.report.inventory import inventory
-from tracelens_graph.analyses.timeline.timeline import times_by_group
 from tracelens_graph.graph.iterations import is_of_server
 from tracelens_graph.graph.window import Window
 from tracelens_graph.reports.document import Facts, Finding, facts, peaks
@@ -63,6 +63,7 @@ def overview(
             for finding in findings
         ],
         "parts": parts(w),
+        "base": account_of(w).base_text if len(w.gpu_rows) else "",
         "memory": [clean(one) for one in peaks(tables["memory_summary"])] if "memory_summary" in tables else [],
         "largest": [one for one in _largest(tables, len(w.gpu_rows) > 0) if one["rows"]],
         "steps": (_steps(tables) or _iterations(w)) if len(w.gpu_rows) else [],
@@ -86,16 +87,16 @@ def heading_of(about: Facts) -> str:
 
 
 def parts(w: Window) -> list[dict[str, Any]]:
-    """What the GPU's span is made of: work, and idle time by cause; of several devices added up. In ns."""
-    devices, device = np.unique(w.core.columns.device[w.gpu_rows], return_inverse=True)
-    if not len(devices):
+    """What the time that the verdict judges is made of: work, and idle time by cause; in ns, of all devices."""
+    if not len(w.gpu_rows):
         return []
-    times = times_by_group(w.core, w.gpu_rows, device, len(devices))
-    found = [{"label": label, "class": of, "ns": int(times[kind].sum())} for kind, (label, of) in _BUSY.items()]
-    idle = idle_parts(w).parts.sum(axis=1)
+    account = account_of(w)
+    idle = account.causes
+    found = [{"label": label, "class": of, "ns": account.times[kind]} for kind, (label, of) in _BUSY.items()]
     found += [
         {"label": f"idle: {cause_label(cause)}", "class": f"idle-{cause_class(cause)}", "ns": int(idle[cause])}
         for cause in sorted(Cause, key=lambda cause: -int(idle[cause]))
+        if cause is not Cause.outside
     ]
     return [part for part in found if part["ns"]]
 

@@ -22,6 +22,7 @@ from tracelens_graph.analyses.ops.top_ops import top_ops
 from tracelens_graph.analyses.performance.roofline_points import MOST_POINTS, Point, RooflinePoints
 from tracelens_graph.analyses.places.modules import module_times
 from tracelens_graph.analyses.places.python_lines import python_lines
+from tracelens_graph.graph.iterations import is_of_server
 from tracelens_graph.graph.membership import calls_at
 from tracelens_graph.graph.window import Window
 from tracelens_graph.perf.devices import Architecture
@@ -204,14 +205,20 @@ def _drawn(d: timeline.Drawn, instants: int) -> dict[str, Any]:
 
 
 def _further(w: Window) -> dict[str, Table]:
-    """Tables of single questions whose answers the page draws; of memory only where the trace records it."""
+    """Tables of single questions whose answers the page draws; of memory and of a server only where there is one."""
     if memory_over_time(w):
         of_memory: tuple[Callable[[Window], Table], ...] = (memory_summary, memory_peak, allocations_by_module)
     else:  # where allocations are recorded, but none can be read, the table says so
         of_memory = (memory_summary,) if len(instants_of(w.core).unreadable) else ()
+    of_server: tuple[Callable[[Window], Table], ...] = ()
+    if is_of_server(w.core):
+        from tracelens_graph.analyses.serving.iterations import iterations
+        from tracelens_graph.analyses.serving.phases import phases, steady_state, step_costs
+
+        of_server = (phases, iterations, steady_state, step_costs)
     return {
         "modules": module_times(w), "python_lines": python_lines(w), "idle_causes": idle_causes(w),
-        "idle_gaps": idle_gaps(w), **{question.__name__: question(w) for question in of_memory},
+        "idle_gaps": idle_gaps(w), **{question.__name__: question(w) for question in (*of_server, *of_memory)},
     }  # fmt: skip
 
 

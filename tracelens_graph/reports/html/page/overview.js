@@ -98,7 +98,7 @@ export const Overview = {
           "ol.causes",
           causes.map((one) => el("li", { class: one.severity }, el("p.text", one.text), further(one))),
         ),
-      Bars.share("Where the GPU's span went", head.parts),
+      Bars.share(`Where ${head.base} went`, head.parts),
       head.memory.length > 0 &&
         el(
           "p.peak",

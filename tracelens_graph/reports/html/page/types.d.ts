@@ -222,6 +222,7 @@ interface ReportOverview {
   window: string;
   damage: string;
   findings: Finding[];
+  base: string;
   parts: Part[];
   memory: string[];
   // What took most time: operations on the GPU, or what the host did.
