@@ -85,7 +85,7 @@ def product(us: float, many: int = 3, sizes: list[list[int]] | None = None, **ke
 
 def test_what_is_missing_is_named() -> None:
     no_device = operation(product(1_000))
-    assert "how far below its roof is not known: the trace describes no device (--arch" in no_device.text
+    assert "how far below its roof is not known: the trace describes no device (ask -p arch=NAME" in no_device.text
     assert "percent_of_roof" not in no_device.evidence
     no_sizes = operation(product(1_000, sizes=[[]]), MI300X)
     assert "how far below its roof is not known: " in no_sizes.text

@@ -93,9 +93,9 @@ def test_jax_beside_pytorch(run: Run, jax_run: Path, torch_run: Path) -> None:
     assert titles == [
         "jax against torch", "GPU timeline: jax against torch", "GPU time by family and sizes: jax against torch",
     ]  # fmt: skip
-    shared = [line for line in out.splitlines() if line.startswith("matrix product") and "torch" not in line]
+    shared = [line for line in out.splitlines() if line.startswith("GEMM") and "torch" not in line]
     assert any("16384 x 4096 x 1024" in line and "jax" not in line for line in shared)
-    attention = [line for line in out.splitlines() if line.startswith("attention")]
+    attention = [line for line in out.splitlines() if line.startswith("Flash Attention")]
     assert ["8 x 16 x 512 x 512 x 64, causal" in line for line in attention] == [True, True]
     assert not any("torch" in line or "jax" in line for line in attention)
     (profile,) = jax_run.rglob("*.xplane.pb")

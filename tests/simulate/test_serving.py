@@ -99,13 +99,14 @@ def test_a_capture_has_the_calls_of_its_nodes(run: Run) -> None:
 
 
 def test_times_follow_the_cost(run: Run) -> None:
-    if run.options.lost:
-        pytest.skip("lost kernels take their time along")
     it, cost = run.ranks[0].truth["iterations"], run.ranks[0].truth["cost"]
     rows = np.array(it["context_tokens"]) + it["generation_requests"] + it["padding"]
     expected = cost["fixed_ns"] + cost["row_ns"] * rows + cost["request_ns"] * np.array(it["requests"])
     expected += cost["key_ns"] * np.array(it["keys"])
-    assert np.all(np.abs(np.array(it["gpu_sum_ns"]) / expected - 1) < 0.03)
+    ratio = np.array(it["gpu_sum_ns"]) / expected
+    assert np.all(ratio < 1.03)
+    if not run.options.lost:  # lost kernels take their time along
+        assert np.all(ratio > 0.97)
 
 
 @pytest.mark.parametrize("culprit", ["scheduler", "sampling", "detokenise"])
