@@ -293,8 +293,8 @@ def _named(core: Core) -> Iterations | None:
 
 # --- calls that repeat -----------------------------------------------------------------------------------------------
 
-_MOST_PERIODS = 50
-_DEEPEST = 200
+_MOST_PERIODS = 8
+_DEEPEST = 24
 
 
 def _repeated(core: Core) -> Iterations | None:
@@ -323,12 +323,14 @@ def _heavy_lists(core: Core, least: float) -> Iterator[Rows]:
     host = host[weight[host] > 0]
     roots = host[c.parent[host] < 0]
     lists = [roots[c.thread[roots] == thread] for thread in np.unique(c.thread[roots])]
+    # By callers, once: looking through all that lies below a call on each level would be quadratic in deep stacks.
+    host = host[np.argsort(c.parent[host], kind="stable")]
+    callers = c.parent[host]
     for _ in range(_DEEPEST):
         heavy = [rows for rows in lists if weight[rows].sum() > least]
         yield from heavy
         nodes = [row for rows in heavy for row in rows[weight[rows] > least].tolist()]
-        below = (host[slice(*np.searchsorted(host, (row + 1, c.last[row] + 1)))] for row in nodes)
-        lists = [rows[c.parent[rows] == row] for row, rows in zip(nodes, below, strict=True)]
+        lists = [host[slice(*np.searchsorted(callers, (row, row + 1)))] for row in nodes]
         if not any(map(len, lists)):
             return
 
