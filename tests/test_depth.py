@@ -46,6 +46,7 @@ COMMANDS = {
     "tree": ("tree T", "tree T --gpu-time --uids", "tree T --prune --kind gpu", "tree T --name gemm --up --gpu-time"),
     "roofline": ("roofline T --arch h100-sxm -o R",),
     "cut": ("cut F --uid 50 -o C",),
+    "split": ("split F -o D",),
     "replay": ("replay T", "replay T --op /./ --top 3", "replay T --op /./ --top 3 -o D"),
     "export": (
         "export T --format graphml -o G",

@@ -27,7 +27,10 @@ COMMANDS = (
     "ask steps T", "replay T", "replay T --op /./ --top 5", "model architectures", "model architectures h100-sxm",
     "model gemm m=4096 n=4096 k=4096 --arch h100-sxm --arch mi300x",
 )  # fmt: skip
-HINTS = ("open in Perfetto UI: ", "ask next: ", "see it: ", "event with uid N")
+HINTS = (
+    "open in Perfetto UI: ", "ask next: ", "see it: ", "event with uid N", "captures beside it say",
+    "ops and layers that its graphs ran",
+)  # fmt: skip
 TRACES = (
     "tracelens/h100/qwen1.5-0.5b", "tracelens/mi300/resnet-ddp-checkpointing",
     "tracelens/inference/vllm-decode/graph-replay", "dlrm-8-ranks/kineto/rank0",

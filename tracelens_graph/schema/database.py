@@ -551,6 +551,7 @@ RANK_EDGE_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
 
 INDEXES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (EVENT, ("trace", "pre")),
+    (EVENT, ("trace", "phase")),  # on the events at which iterations begin
     (GPU_EVENT, ("trace", "pre")),
     *((label, ("trace",)) for label in (GPU_EVENT, *(kind.name for kind in Kind if kind not in GPU_KINDS))),
     *((label, ("trace",)) for label in ("ModulePath", "OddLayer", "Gap", "CapturedGraph")),
