@@ -322,7 +322,8 @@ def _heavy_lists(core: Core, least: float) -> Iterator[Rows]:
     host = traversals.rows_of_kind(c, HOST_KINDS)
     host = host[weight[host] > 0]
     roots = host[c.parent[host] < 0]
-    lists = [roots[c.thread[roots] == thread] for thread in np.unique(c.thread[roots])]
+    roots = roots[np.argsort(c.thread[roots], kind="stable")]
+    lists = np.split(roots, np.flatnonzero(np.diff(c.thread[roots])) + 1)
     # By callers, once: looking through all that lies below a call on each level would be quadratic in deep stacks.
     host = host[np.argsort(c.parent[host], kind="stable")]
     callers = c.parent[host]
