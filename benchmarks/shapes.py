@@ -112,17 +112,17 @@ def unravelling_ops(n: int) -> Iterator[Event]:
 
 
 def one_instant(n: int) -> Iterator[Event]:
-    """Kernels at one time on one stream, each of an op of its own."""
+    """Kernels at one time on one stream, each of an op of its own, whose names repeat in the smallest size, too."""
     for i in range(n):
-        op, call, _ = _work(i + 1, 1000.0 + 10 * i, op=f"aten::op{i % 50}")
-        yield from (op, call, _kernel(f"k{i % 50}", 1000.0 + 20 * n, 50.0, i + 1))
+        op, call, _ = _work(i + 1, 1000.0 + 10 * i, op=f"aten::op{i % 25}")
+        yield from (op, call, _kernel(f"k{i % 25}", 1000.0 + 20 * n, 50.0, i + 1))
 
 
 def streams(n: int) -> Iterator[Event]:
     """Kernels at one time, each on a stream of its own."""
     for i in range(n):
-        op, call, _ = _work(i + 1, 1000.0 + 10 * i, op=f"aten::op{i % 50}")
-        yield from (op, call, _kernel(f"k{i % 50}", 1000.0 + 20 * n, 50.0, i + 1, stream=7 + i))
+        op, call, _ = _work(i + 1, 1000.0 + 10 * i, op=f"aten::op{i % 25}")
+        yield from (op, call, _kernel(f"k{i % 25}", 1000.0 + 20 * n, 50.0, i + 1, stream=7 + i))
 
 
 def concurrent(n: int) -> Iterator[Event]:

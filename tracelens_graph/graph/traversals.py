@@ -116,9 +116,13 @@ def launches_of(columns: Columns, gpu: Rows) -> Rows:
 
     That is its parent, but where it hangs below a captured call.
     """
-    parent = columns.parent[gpu]
-    launch = climb(columns.parent, parent, columns.kind == Kind.RuntimeCall)
-    return np.where(launch >= 0, launch, parent)
+    launch = columns.parent[gpu]
+    # A mask over all rows is made only where it is needed: this is asked once per device.
+    below = np.flatnonzero((launch >= 0) & (columns.kind[launch] != Kind.RuntimeCall))
+    if len(below):
+        above = climb(columns.parent, launch[below], columns.kind == Kind.RuntimeCall)
+        launch[below] = np.where(above >= 0, above, launch[below])
+    return launch
 
 
 def launcher(columns: Columns, rows: Rows) -> Rows:

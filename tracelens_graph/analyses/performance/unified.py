@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,6 +26,7 @@ from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.model import CallContext, Estimate, OpModel
 from tracelens_graph.perf.registry import model_named
 from tracelens_graph.schema import Kind
+from tracelens_graph.utils.arrays import Rows
 
 _NOTHING = Arguments("", "")
 
@@ -156,19 +158,27 @@ def _grids(core: Core, row: int) -> tuple[tuple[str, tuple[int, ...] | None], ..
 def _whole(core: Core, rows: np.ndarray) -> np.ndarray:
     """The fused op that each op made for a part of one belongs to; of others the op itself."""
     c = core.columns
-    part = np.array([name in PARTS for name in core.names], bool)[c.name[rows]]
-    above = climb(c.parent, np.where(part, c.parent[rows], -1), c.kind == Kind.Op)
+    part = core.once(_ops_called, PARTS)
+    if not len(part):
+        return rows
+    above = climb(c.parent, np.where(np.isin(rows, part), c.parent[rows], -1), c.kind == Kind.Op)
     return np.where(above >= 0, above, rows)
 
 
 def _inside(core: Core, rows: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
     """The first op of some names below each call, -1 for none."""
-    c, codes = core.columns, [code for code, name in enumerate(core.names) if name in names]
-    if not codes or not len(rows):
+    wanted = core.once(_ops_called, names)
+    if not len(wanted) or not len(rows):
         return np.full(len(rows), -1)
-    wanted, whole = np.flatnonzero(np.isin(c.name, codes) & (c.kind == Kind.Op)), _whole(core, rows)
-    first = np.append(wanted, len(c))[np.searchsorted(wanted, whole)]
-    return np.where(first <= c.last[whole], first, -1)
+    whole = _whole(core, rows)
+    first = np.append(wanted, len(core.columns))[np.searchsorted(wanted, whole)]
+    return np.where(first <= core.columns.last[whole], first, -1)
+
+
+def _ops_called(core: Core, names: Collection[str]) -> Rows:
+    """Rows of the ops of some names, ascending."""
+    c, codes = core.columns, [code for code, name in enumerate(core.names) if name in names]
+    return np.flatnonzero(np.isin(c.name, codes) & (c.kind == Kind.Op)) if codes else np.empty(0, np.int64)
 
 
 def _inside_code(core: Core, rows: np.ndarray, models: dict[int, OpModel | None]) -> np.ndarray:
