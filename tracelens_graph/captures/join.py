@@ -23,7 +23,8 @@ from tracelens_graph.captures.matching import (
 )
 from tracelens_graph.captures.recording import CapturedGraph, arguments_of
 from tracelens_graph.graph.arrays import fitting
-from tracelens_graph.graph.classes import normal_name
+from tracelens_graph.graph.batches import batch_of
+from tracelens_graph.graph.classes import launches_graphs
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.graph import Graph, changed
 from tracelens_graph.graph.info import ReplayedGraph, TraceInfo
@@ -32,15 +33,10 @@ from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.schema import GPU_KINDS, Flag, Kind, OwnerRule
 from tracelens_graph.utils.arrays import Mask, Rows
 
-_SIZES = (
-    re.compile(r"\bbs=(\d{1,9})\b"),
-    re.compile(r"^execute_(\d{1,9})_context_"),
-    re.compile(r"^execute_context_\d+\((\d{1,9})\)_generation_\d+\((\d{1,9})\)"),
-)
-"""How annotations of servers tell the size of a step's batch, which is the sum of the numbers."""
 _FIRST_DIM = re.compile(r"\[\[(\d{1,9})[,\]]")
 _NEAR = 4
 """Ops behind a launch that are looked at for the size of its batch."""
+_NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,37 +64,27 @@ def replays_in(core: Core) -> list[Replay]:
     gpu = rows_of_kind(c, GPU_KINDS)
     gpu = gpu[c.parent[gpu] >= 0]
     launch = c.parent[gpu].astype(np.int64)
-
-    def launches_graph(name: str) -> bool:
-        return normal_name(Kind.RuntimeCall, name) == "launch graph"
-
-    of_graph = (c.kind[launch] == Kind.RuntimeCall) & fitting(core.names, c.name[launch], launches_graph)
+    of_graph = launches_graphs(core, launch)
     gpu, launch = gpu[of_graph], launch[of_graph]
     if not len(gpu):
         return []
     first = np.flatnonzero(np.diff(launch, prepend=-1))
     launch = launch[first]
-    steps = [_step(core, row) for row in launch.tolist()]
-    around, likely = _steps_around(core, launch), _sizes_behind(core, launch)
-    found = []
-    for row, rows, (step, size), other, behind in zip(
-        launch.tolist(), np.split(gpu, first[1:]), steps, around, likely, strict=True
-    ):
-        if step < 0:
-            step, size = other
-        found.append(Replay(row, rows, step, size, behind if size is None else None))
-    return found
+    own = [_step(core, row) for row in launch.tolist()]
+    steps = [one if one[0] >= 0 else other for one, other in zip(own, _steps_around(core, launch), strict=True)]
+    likely = _sizes_behind(core, launch, [size is None for _, size in steps])
+    return [Replay(row, rows, *step, behind) for row, rows, step, behind in
+            zip(launch.tolist(), np.split(gpu, first[1:]), steps, likely, strict=True)]  # fmt: skip
 
 
 def _size_in(name: str) -> int | None:
-    """The size of a batch that the name of an annotation says."""
-    if match := next((match for pattern in _SIZES if (match := pattern.search(name))), None):
-        return sum(map(int, match.groups()))
-    return None
+    """The size that the name of an annotation gives for the graph that its step replays."""
+    batch = batch_of(name)
+    return batch.graph_size if batch is not None and batch.graph_size else None
 
 
 def _step(core: Core, row: int) -> tuple[int, int | None]:
-    """Row of the outermost annotation above a launch that tells the size of a batch, and the size."""
+    """Row of the outermost annotation above a launch that gives the size of a batch, and the size."""
     found: tuple[int, int | None] = (-1, None)
     while (row := int(core.annotation[row])) >= 0:
         if (size := _size_in(core.names[core.columns.name[row]])) is not None:
@@ -120,19 +106,20 @@ def _steps_around(core: Core, launch: Rows) -> list[tuple[int, int | None]]:
             for row, is_in in zip(last.tolist(), inside.tolist(), strict=True)]  # fmt: skip
 
 
-def _sizes_behind(core: Core, launch: Rows) -> list[int | None]:
-    """The most frequent first dimension of what the next ops behind each launch on its thread are given."""
+def _sizes_behind(core: Core, launch: Rows, wanted: Sequence[bool]) -> list[int | None]:
+    """The most frequent first dimension of what the next ops behind each wanted launch on its thread are given."""
     c = core.columns
     ops = rows_of_kind(c, (Kind.Op,))
-    found: list[int | None] = []
-    for row in launch.tolist():
-        later = launch[(c.thread[launch] == c.thread[row]) & (c.start_ns[launch] > c.start_ns[row])]
-        end = c.start_ns[later].min() if len(later) else np.iinfo(np.int64).max
+    found: list[int | None] = [None] * len(launch)
+    # Rows of one thread stand by start, so the next launch ends the stretch.
+    until = np.append(np.where(np.diff(c.thread[launch]) == 0, c.start_ns[launch[1:]], _NEVER), _NEVER)
+    for at in np.flatnonzero(wanted).tolist():
+        row, end = int(launch[at]), until[at]
         near = ops[np.searchsorted(ops, row) :][:_NEAR]
         near = near[(c.thread[near] == c.thread[row]) & (c.start_ns[near] < end) & (c.argset[near] >= 0)]
         dims = (_FIRST_DIM.match(core.argsets[argset][0].replace(" ", "")) for argset in c.argset[near].tolist())
         sizes = Counter(int(match[1]) for match in dims if match)
-        found.append(sizes.most_common(1)[0][0] if sizes else None)
+        found[at] = sizes.most_common(1)[0][0] if sizes else None
     return found
 
 
@@ -256,7 +243,7 @@ def _best(
 def _best_fits(
     reference: Reference, candidates: Sequence[Sequence[CapturedGraph]], words: Vocabulary, rank: int | None
 ) -> list[Fit]:
-    """The best fits of a reference, of which each says something else than the first.
+    """The best fits of a reference, each unlike the first.
 
     Graphs that it is not expected to be of are tried where it fits none of those that it should be of.
     """
@@ -277,7 +264,7 @@ def _places(group: Sequence[Pattern], reference: Reference) -> list[tuple[Rows, 
     known: dict[tuple[bytes, ...], tuple[Rows, Mask] | None] = {}
     found = []
     for one in group:
-        # Of replays that lack events times tell them apart, so each is looked at.
+        # Where a replay lacks events, only times separate them, so each replay is looked at.
         if one.key not in known or len(one.rows) < len(reference):
             at, doubtful = replayed(one, reference)
             known[one.key] = (at, doubtful) if is_alike(at, len(reference), votes[one.key[:2]] > 1) else None

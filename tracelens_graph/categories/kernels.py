@@ -169,7 +169,7 @@ def kernel_categories(kernels: Iterable[tuple[str, str]], rules: KernelRules = K
 
 
 def category_of_op(op: str, rules: KernelRules = KERNEL_RULES) -> str:
-    """Category of an op of which no kernel shows it: by its name, else by what the table of ops says of it."""
+    """Category of an op whose kernels do not show it: by its name, else from the table of ops."""
     found = kernel_category("", op, rules)
     entry = OP_TABLE.get(op) if found == rules.other else None
     return kernel_category("", entry.category or entry.sheet, rules) if entry else found

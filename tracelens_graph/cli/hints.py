@@ -190,7 +190,7 @@ class Call:
         return [f"ops and layers that its graphs ran, inferred from the kernels: {command}"]
 
     def to_repeats(self, core: Core) -> list[str]:
-        """The command that lists the steps of a server that no annotation marks, if calls that repeat show them."""
+        """The command that lists the steps of a server without annotations, if repeated calls show them."""
         from tracelens_graph.graph.iterations import is_of_server, iterations_of
 
         if is_of_server(core) or not any(map(_ENGINE.search, core.names)) or not len(found := iterations_of(core)):

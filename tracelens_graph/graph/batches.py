@@ -16,7 +16,7 @@ from typing import Literal
 Phase = Literal["prefill", "mixed", "decode", "denoise", "empty", "unknown"]
 
 PHASES: tuple[Phase, ...] = ("prefill", "mixed", "decode", "denoise", "empty", "unknown")
-"""What a step computes: prompts, prompts and answers, answers, images, nothing; or nothing says what."""
+"""What a step computes: prompts, prompts and answers, answers, images, nothing, or what the trace does not show."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Batch:
         context, generation: sums over the requests of either kind.
         phase: what the step computes.
         size: number of requests, of whatever kind; 0 if not known.
-        captured: requests that the replayed graph was captured for, of which those beyond `size` are padding; 0 if the
+        captured: requests that the replayed graph was captured for, those beyond `size` are padding; 0 if the
             annotation does not say.
         has_keys: whether the sums over keys are known.
         engine: whose annotation it is; empty if several engines write such.
@@ -62,6 +62,12 @@ class Batch:
     captured: int = 0
     has_keys: bool = False
     engine: str = ""
+
+    @property
+    def graph_size(self) -> int:
+        """What sizes of captured graphs count: requests in SGLang and ATOM, else tokens; 0 if not known."""
+        tokens = 0 if self.engine in ("SGLang", "ATOM") else self.context.sq + self.generation.sq
+        return tokens or self.size
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ class Iterations:
     Attributes:
         core: the graph.
         rows: row at which each begins: its annotation, or the first of its calls.
-        dur_ns: how long each lasts on the host; on the device where only device annotations tell of them.
+        dur_ns: how long each lasts on the host; on the device where only device annotations show them.
         batches: what each computes.
         source: where they come from, in words; empty without any.
         of: for every row of the graph the number of its iteration, -1 for none.
@@ -298,7 +298,7 @@ _DEEPEST = 24
 
 
 def _repeated(core: Core) -> Iterations | None:
-    """From the roots down the first list of callees of which more than half is a sequence of names that repeats."""
+    """From the roots down, the first list of callees that is for more than half a repeated sequence of names."""
     c = core.columns
     most = int(core.gpu_sum_ns[core.gpu_rows].sum())
     for callees in _heavy_lists(core, most / 2):

@@ -35,7 +35,7 @@ def median_steps(a: Window, b: Window) -> tuple[Window, Window]:
 
     Without launches most GPU work may lie in no step: then one step of it is not what another trace does in one.
     Of servers it is an iteration of the phase that both have most of: of the first the one of median GPU time, of the
-    second the one with as many requests, or nearly. The titles of the windows tell which it is, and of how many.
+    second the one with as many requests, or nearly. The titles of the windows show which it is, and of how many.
     """
     times = [steps_with_work(window) for window in (a, b)]
     if not all(map(_are_of_most_work, (a, b), times)):

@@ -13,7 +13,7 @@ from tracelens_graph.analyses.identification.layers import Place, places
 from tracelens_graph.analyses.identification.segments import FEWEST
 from tracelens_graph.captures.matching import Vocabulary, pattern_of, reference_of, replayed
 from tracelens_graph.graph.arrays import fitting
-from tracelens_graph.graph.classes import normal_name
+from tracelens_graph.graph.classes import launches_graphs
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import climb, nearest_above
 from tracelens_graph.schema import PYTHON_KINDS, Kind, OwnerRule
@@ -58,13 +58,13 @@ def nothing_found(core: Core) -> str:
 
 
 def nameless(core: Core) -> Mask:
-    """For each row whether it is a GPU event of which no more than its name is known.
+    """For each row whether it is a GPU event whose name is all that is known of it.
 
     These are replayed from graphs without a capture, or have no launch, or nothing of the host's code above it.
     """
     c, gpu = core.columns, core.gpu_rows
     launch = nearest_above(c, gpu, (Kind.RuntimeCall,))
-    is_replay = fitting(core.names, c.name[launch], lambda name: normal_name(Kind.RuntimeCall, name) == "launch graph")
+    is_replay = launches_graphs(core, launch)
     found = np.zeros(len(c.kind), bool)
     is_known = nearest_above(c, launch, (Kind.Op, *PYTHON_KINDS)) >= 0
     found[gpu] = np.where(launch >= 0, is_replay | ~is_known, c.owner[gpu] < 0)

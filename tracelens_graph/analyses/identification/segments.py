@@ -62,7 +62,7 @@ def segments(names: Sequence[str], families: Sequence[Family]) -> list[Layer]:
 
     def departures(layers: list[Layer]) -> float:
         outside = len(names) - sum(len(one.slots) for one in layers)
-        # The norm behind the last layer is that which begins the others.
+        # The norm behind the last layer is the one that begins the others.
         begins = Counter(names[one.first] for one in layers).most_common(1)[0][0]
         return sum(one.cost for one in layers) + outside + (_OTHER_NORM if begins != last_norm else 0)
 

@@ -164,7 +164,7 @@ class Served:
 
     @cached_property
     def of_unknown_size(self) -> Mask:
-        """Which replay graphs of which nothing says for what batch they were captured."""
+        """Which of them replay graphs that were captured for an unknown batch."""
         launch = self.window.core.columns.parent[self.window.gpu_rows]
         replays = np.zeros(len(self) + 1, bool)
         replays[self.group[(launch >= 0) & launches_graphs(self.window.core, np.maximum(launch, 0))]] = True
@@ -323,7 +323,7 @@ def _notes(served: Served) -> list[str]:
     unknown = int(np.count_nonzero(served.phases == "unknown"))
     notes = [f"iterations are {served.found.source}"]
     if unknown:
-        notes.append(f"of {unknown:,} of {len(served):,} iterations nothing says what they compute")
+        notes.append(f"{unknown:,} of {len(served):,} iterations do not say what they compute")
     if outside:
         notes.append(f"{outside:,} of {len(served.group):,} GPU events were launched in no iteration")
     return [*notes, *unlinked_notes(served.window, False)]

@@ -273,7 +273,7 @@ def steady_state(g: Core | Window, num_steps: int = WINDOW) -> Table:
     lay outside. Without one, it is the middle of the trace.
 
     Args:
-        g: the graph, or a window of it, of whose iterations the lines tell.
+        g: the graph, or a window of it, whose iterations are listed.
         num_steps: greatest length of a stretch that stands for it.
     """
     w = window_of(g)
@@ -306,7 +306,7 @@ def step_costs(g: Core | Window) -> Table:
     The time in which GPU events of a step run is explained by tokens of prompts, tokens of answers (empty places of a
     captured batch count as such, where they are known), tokens that are attended to (keys) and requests. What the GPU
     waits for the host comes on top; `phases` has it. A number that hardly varies, or that others explain to 98 %, is
-    left out, and a note says so: the data cannot tell what it costs. So is one whose cost comes out below 0. Graphs of
+    left out, and a note says so: the data do not show what it costs. So is one whose cost comes out below 0. Graphs of
     unknown captured sizes make costs a stair, whose steps no standard error shows; a note says so. Phases with few
     steps, less than 8 or than three for each term, say nothing.
 
