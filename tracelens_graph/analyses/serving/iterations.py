@@ -28,6 +28,8 @@ from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.arrays import Mask, Ns
 
+TOKENS_PER_S = Column("tokens of prompts and answers by device_ms", "1/s", heading="tokens/s", drop_priority=0)
+
 ITERATIONS = TableSchema(
     "iterations",
     "What each step of a server computed, and how long it took.",
@@ -64,9 +66,7 @@ ITERATIONS = TableSchema(
             "time on the host from the end of the iteration before it, of its process, to its start", "ms",
             heading="host gap ms", drop_priority=2,
         ),
-        "tokens_per_s": Column(
-            "tokens of prompts and answers by device_ms", "1/s", heading="tokens/s", drop_priority=0
-        ),
+        "tokens_per_s": TOKENS_PER_S,
         "uid": Column.instance("uid of the annotation, or of its first call"),
     },
 )  # fmt: skip

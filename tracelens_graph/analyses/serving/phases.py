@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.serving.iterations import BETWEEN, Served, no_iterations, served_in
+from tracelens_graph.analyses.serving.iterations import BETWEEN, TOKENS_PER_S, Served, no_iterations, served_in
 from tracelens_graph.analyses.shared.gpu_work import gpu_categories
 from tracelens_graph.analyses.timeline.timeline import times_by_group
 from tracelens_graph.graph.batches import PHASES
@@ -40,9 +40,7 @@ PHASE_TABLE = TableSchema(
         "step_ms": Column("median length of an iteration on the device", "ms", heading="step ms", drop_priority=0),
         "host_ms": Column("median length of an iteration on the host", "ms", drop_priority=2),
         "token_us": Column("device_ms by the tokens of prompts and answers", "us", heading="us/token", drop_priority=0),
-        "tokens_per_s": Column(
-            "tokens of prompts and answers by device_ms", "1/s", heading="tokens/s", drop_priority=0
-        ),
+        "tokens_per_s": TOKENS_PER_S,
         "gpu_sum_ms": Column.total("sum of the durations of its GPU events", "ms", drop_priority=2),
         "busy_ms": Column.total("time in which any of its GPU events runs", "ms", drop_priority=2),
         "idle_percent": Column("part of device_ms in which no GPU event runs", "%", heading="idle %", drop_priority=-1),
@@ -80,9 +78,7 @@ STEADY_STATE = TableSchema(
         "requests": Column("mean number of requests computed together", heading="requests", drop_priority=0),
         "step_ms": Column("median length of an iteration on the device", "ms", heading="step ms", drop_priority=0),
         "device_ms": Column.total("sum of their lengths on the device", "ms", "device ms", drop_priority=2),
-        "tokens_per_s": Column(
-            "tokens of prompts and answers by device_ms", "1/s", heading="tokens/s", drop_priority=0
-        ),
+        "tokens_per_s": TOKENS_PER_S,
     },
     ordered=True,
     counts="iteration",
