@@ -122,7 +122,7 @@ def test_nothing_of_a_trace_is_in_a_statement() -> None:
 
 def test_no_index_holds_a_name() -> None:
     indexed = {*chain.from_iterable(properties for _, properties in INDEXES)}
-    assert indexed <= {"trace", "run", "pre", "short_name"}
+    assert indexed <= {"trace", "run", "pre", "phase", "short_name"}  # a phase is one of few words
     assert {key.name for key in KEYS.values()} == {"uid", "key", "id", "name", "place", "run", "number"}
     assert [label for label, key in KEYS.items() if key.name == "name"] == ["Run"]  # the user's own, and not longer
 
