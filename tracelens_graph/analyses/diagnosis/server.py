@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,14 +10,13 @@ import numpy as np
 from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.account import Account, account_of
 from tracelens_graph.analyses.diagnosis.finding import Finding, Severity, brief, percent, shown_ms
+from tracelens_graph.analyses.idle.between_steps import engine_of
 from tracelens_graph.analyses.serving.gaps import host_parts_between
 from tracelens_graph.analyses.serving.iterations import BETWEEN, Served, served_in
 from tracelens_graph.analyses.serving.phases import phases, step_costs
-from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.iterations import left_out_of
 from tracelens_graph.graph.user_code import line_names, shown_name
 from tracelens_graph.graph.window import Window
-from tracelens_graph.schema import PYTHON_KINDS
 
 _ASK, _ASK_STEPS = "tracelens-graph ask phases TRACE", "tracelens-graph ask iterations TRACE"
 
@@ -40,10 +37,6 @@ _TOKENS: Mapping[str, str] = {
     "prefill": " of a prompt", "mixed": " of prompts and answers", "decode": " of an answer"
 }  # fmt: skip
 """Phase -> what its tokens are of."""
-
-_PACKAGES: Mapping[str, str] = {"vllm": "vLLM", "sglang": "SGLang", "atom": "ATOM", "xfuser": "xDiT"}
-_PACKAGE = re.compile(rf"(?:^|/)({'|'.join(_PACKAGES)})/\S+\.py\(")
-"""Packages of engines -> the engines, and how functions of Python of theirs are named."""
 
 _IDLE_TOPICS = {"synchronization", "python", "launches", "unrecorded", "unexplained"}
 """Causes of idle time that the gaps between steps explain better."""
@@ -80,23 +73,13 @@ def _steps(served: Served, rows: Mapping[str, Mapping[str, Any]], costs: Mapping
         lead.append(f"{phase} is {' and '.join(top)}" if top else "")
     if prompt := costs.get(("mixed", "context token")) or costs.get(("prefill", "context token")):
         evidence["prompt_token_us"] = prompt["ns"] / 1e3
-    engine = _engine(served)
+    engine = engine_of(served.window.core) or next((one.engine for one in served.batches if one.engine), "")
     text = f"A server's steps{f' ({engine})' if engine else ''}: {'; '.join(texts)}"
     if any(lead):
         text += f". By GPU time {', '.join(filter(None, lead))}"
     return Finding(
         "server", text, {name: value for name, value in evidence.items() if value is not None}, ask_next=_ASK
     )
-
-
-def _engine(served: Served) -> str:
-    """The engine whose files most functions are of, else that of the annotations; empty if neither shows one."""
-    core = served.window.core
-    functions = np.unique(core.columns.name[is_kind(core.columns.kind, PYTHON_KINDS)]).tolist()
-    of_functions = Counter(match[1] for code in functions if (match := _PACKAGE.search(core.names[code])))
-    if of_functions:
-        return _PACKAGES[of_functions.most_common(1)[0][0]]
-    return next((batch.engine for batch in served.batches if batch.engine), "")
 
 
 def _phase_text(phase: str, row: Mapping[str, Any]) -> str:
@@ -125,7 +108,7 @@ def _gaps(account: Account, served: Served) -> Iterator[Finding]:
     parts = host_parts_between(served)
     shares = {part: percent(ns, time) for part, ns in sorted(parts.ns.items(), key=lambda item: -item[1])}
     named = [f"{_PARTS[part][0]} {part_share:.0f} %" for part, part_share in shares.items() if part_share >= 5][:4]
-    due = parts.due[parts.leads]
+    due = parts.due
     is_known = left_out_of(core) is None  # the file of some iterations has little of what the host did between them
     meanwhile = (
         f"What the host did in that time: {', '.join(named)}" if is_known else "The whole trace shows what it did"
