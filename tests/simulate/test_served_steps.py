@@ -7,10 +7,15 @@ from typing import Any
 
 import pytest
 
-from tracelens_graph import iterations, load, phases, step_costs
+from tracelens_graph import idle_causes, idle_gaps, iterations, load, phases, step_costs
+from tracelens_graph.analyses.alignment.difference import Diff, median_steps
+from tracelens_graph.analyses.alignment.tables import time_parts, totals_table
+from tracelens_graph.analyses.idle.idle import Cause
+from tracelens_graph.analyses.serving.compared import phases_table
 from tracelens_graph.analyses.serving.gaps import host_parts_between
 from tracelens_graph.analyses.serving.iterations import served_in
 from tracelens_graph.graph.graph import Graph
+from tracelens_graph.graph.window import window_of
 from tracelens_graph.simulate.serving import RankTrace, simulate, write
 
 PHASES = {"decode_only": "decode", "prefill_only": "prefill", "prefilldecode": "mixed"}
@@ -88,3 +93,24 @@ def test_gaps_are_due_to_the_planted_culprit(tmp_path: Path, engine: str, culpri
     for part in ("scheduler", "sampling", "detokenise", "prepare"):
         total = sum(parts[part] for parts in true)
         assert found.ns[part] == pytest.approx(total, rel=0.02, abs=2000 * len(true))
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_the_planted_culprit_is_the_same_in_all_tables(tmp_path: Path, engine: str) -> None:
+    slow, _ = served(tmp_path / "slow", steps=20, layers=1, engine=engine, culprit="detokenise")
+    quick, _ = served(tmp_path / "quick", steps=20, layers=1, engine=engine)
+    first = idle_causes(slow).records()[0]
+    assert (first["cause"], first["because"]) == ("detokenise", "plugins/detokenise_hook.py(31): run")
+    assert idle_causes(slow.window(phase="decode")).records()[0]["cause"] == "detokenise"
+    assert idle_gaps(slow).records()[0]["because"] == "plugins/detokenise_hook.py(31): run"
+    table = phases_table(window_of(quick), window_of(slow), ("quick", "slow"))
+    assert table is not None
+    rows = [row for row in table.records() if row["phase"] == "decode"]
+    assert all("detokenise_hook" in row["why"] for row in rows)
+    sides = median_steps(window_of(quick), window_of(slow))
+    parts = sorted(time_parts(Diff(*sides)), key=lambda part: -abs(part.change_ns))
+    assert parts[0].cause is Cause.detokenise
+    # Parts of the time add up to all of it, gaps before the steps included.
+    totals = {row["time"]: row for row in totals_table(Diff(*sides)).records()}
+    of_parts = sum(part.change_ns for part in parts if part.part != "around")
+    assert of_parts / 1e6 == pytest.approx(totals["total_time"]["change_ms"], abs=1e-6)

@@ -215,11 +215,20 @@ class Served:
     @cached_property
     def gap_ns(self) -> Ns:
         """Idle time of the GPU before the work of each, and of those events that are in none."""
+        return self._idle_before(self.between)
+
+    @cached_property
+    def inside_ns(self) -> Ns:
+        """Idle time of the GPU between events of each."""
+        return self._idle_before(self.window.holds(self.idle.row) & ~self.between)
+
+    def _idle_before(self, gaps: Mask) -> Ns:
+        """Length of some gaps by the iteration of the event that ends them."""
         place = np.full(len(self.found) + 1, len(self))
         place[self.numbers] = np.arange(len(self))
         idle = self.idle
-        gaps = place[self.found.of[idle.row]][self.between]
-        return sum_by_group(gaps, (idle.end - idle.start)[self.between], len(self) + 1)
+        of = place[self.found.of[idle.row]][gaps]
+        return sum_by_group(of, (idle.end - idle.start)[gaps], len(self) + 1)
 
     def _of_timed(self, values: Ns) -> Ns:
         """Of values of the iterations that are measured those of these; 0 where none of its work is."""
