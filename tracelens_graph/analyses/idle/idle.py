@@ -38,7 +38,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, merge, union_length
 from tracelens_graph.graph.iterations import iterations_of, left_out_of
 from tracelens_graph.graph.traversals import launches_of
-from tracelens_graph.graph.user_code import shown_name
+from tracelens_graph.graph.user_code import line_names, shown_name
 from tracelens_graph.graph.window import Window, whole_window, window_of
 from tracelens_graph.output.files import TOOL
 from tracelens_graph.schema import Kind
@@ -76,6 +76,13 @@ IDLE_CAUSES = TableSchema(
         ),
         "because_uid": Column.uid("that call or frame", heading="because uid", drop_priority=0),
         "because_ms": Column("time of it, and of other calls of its function, in the gaps", "ms", drop_priority=0),
+        "line": Column.text("the user's line of Python that it comes from", "line", drop_priority=2),
+        "between_steps_ms": Column(
+            "part of idle_ms that lies between steps of a server; absent without these",
+            "ms",
+            heading="between steps ms",
+            drop_priority=2,
+        ),
         "meaning": Column.text("the cause in words", "meaning"),
     },
     counts="gap",
@@ -194,6 +201,11 @@ def _idle_parts(w: Window) -> Idle:
         return idle
     of, behind = iterations_of(w.core).of, np.append(left_out.behind, False)
     return ended_by(w, idle, ~behind[of[idle.row]] | (of[idle.row] == of[idle.ended]))
+
+
+def leading_causes(idle: Idle) -> Codes:
+    """Of each gap the cause that most of it is due to."""
+    return idle.parts.argmax(axis=0) if len(idle.row) else idle.row
 
 
 def ended_by(w: Window, idle: Idle, chosen: Mask | bool = True) -> Idle:
@@ -484,6 +496,7 @@ def idle_causes(g: Core | Window) -> Table:
     sums = idle.parts.sum(axis=1)
     total = int(sums.sum())
     records: list[dict[str, Any]] = []
+    between = are_between_steps(w.core, idle.row, idle.ended)
     for number in sorted(np.flatnonzero(sums).tolist(), key=lambda n: (n in UNKNOWN, -sums[n])):
         cause, part, time = Cause(number), idle.parts[number], int(sums[number])
         longest = int(part.argmax())
@@ -501,6 +514,8 @@ def idle_causes(g: Core | Window) -> Table:
             "because": shown_name(w.core, because) if because >= 0 else "",
             "because_uid": int(c.uid[because]) if because >= 0 else None,
             "because_ms": found.ns / 1e6 if because >= 0 else None,
+            "line": line_names(w, np.array([because]))[0] or None if because >= 0 else None,
+            "between_steps_ms": int(part[between].sum()) / 1e6 if between.any() else None,
             "meaning": CAUSE_MEANING[cause],
         })  # fmt: skip
     notes = unlinked_notes(w, left_out=False)
