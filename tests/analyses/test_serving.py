@@ -13,9 +13,10 @@ from tracelens_graph.analyses.alignment.difference import median_steps
 from tracelens_graph.analyses.diagnosis.account import account_of
 from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.serving.compared import phases_table
+from tracelens_graph.analyses.serving.costs import step_costs
 from tracelens_graph.analyses.serving.gaps import host_parts_between
 from tracelens_graph.analyses.serving.iterations import iterations, served_in
-from tracelens_graph.analyses.serving.phases import phases, steady_state, step_costs, stretches
+from tracelens_graph.analyses.serving.phases import phases, steady_state, stretches
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import narrow, whole_window, window_of
@@ -186,11 +187,11 @@ def test_costs_that_cannot_be_known() -> None:
     assert any("4 steps are too few" in note for note in table.notes)
 
 
-def test_costs_below_zero_are_left_out_and_unknown_sizes_noted() -> None:
+def test_costs_below_zero_are_left_out_and_the_source_of_sizes_noted() -> None:
     core, truth = simulated(platform="rocm", seed=7, sizes=(8, 16), steps=30)
     table = step_costs(core)
     assert all(row["ns"] >= 0 for row in table.records() if row["term"] != "fixed")
-    assert any("unknown captured sizes" in note for note in table.notes)
+    assert any("grids of their norms" in note for note in table.notes)
     (found,) = (one for one in verdict(core) if one.topic == "server_fixed")
     assert found.evidence["fixed_us"] == pytest.approx(truth["cost"]["fixed_ns"] / 1e3, rel=0.15)
 

@@ -83,6 +83,28 @@ def test_costs_are_those_of_the_simulator(tmp_path: Path, seed: int) -> None:
         assert abs(row["ns"] - true[names[row["term"]]]) < 4 * row["std_error"] + 0.02 * row["ns"], row
 
 
+def test_costs_without_captures_are_those_with_them(tmp_path: Path) -> None:
+    """Two captured sizes, 8 and 32, look like a steep line where empty places do not count."""
+    g, rank = served(tmp_path, seed=7, steps=40, layers=2, arrivals=0.1, sizes=(8, 32))
+    alone = load(tmp_path / "rank0.json.gz")
+    true = rank.truth["cost"]
+    found, joined = ({(row["phase"], row["term"]): row for row in step_costs(one).records()} for one in (alone, g))
+    assert found == joined
+    place, fixed = found["decode", "generation token"], found["decode", "fixed"]
+    assert abs(place["ns"] - true["row_ns"]) < 4 * place["std_error"] < 0.5 * true["row_ns"]
+    assert abs(fixed["ns"] - true["fixed_ns"]) < 4 * fixed["std_error"]
+
+
+def test_costs_that_a_stair_hides_are_left_out(tmp_path: Path) -> None:
+    run = simulate(seed=7, steps=40, layers=2, arrivals=0.1, sizes=(8, 32))
+    for event in run.ranks[0].trace["traceEvents"]:
+        event.get("args", {}).pop("grid", None)
+    table = step_costs(load(run.ranks[0].trace))
+    assert {row["term"] for row in table.records()} <= {"fixed", "context token"}
+    assert not any(row["phase"] == "decode" for row in table.records())
+    assert any("cannot be separated" in note for note in table.notes)
+
+
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 @pytest.mark.parametrize("culprit", ["scheduler", "sampling", "detokenise"])
 def test_gaps_are_due_to_the_planted_culprit(tmp_path: Path, engine: str, culprit: str) -> None:

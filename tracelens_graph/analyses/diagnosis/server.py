@@ -11,9 +11,10 @@ from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.account import Account, account_of
 from tracelens_graph.analyses.diagnosis.finding import Finding, Severity, brief, percent, shown_ms
 from tracelens_graph.analyses.idle.between_steps import engine_of
+from tracelens_graph.analyses.serving.costs import step_costs
 from tracelens_graph.analyses.serving.gaps import host_parts_between
 from tracelens_graph.analyses.serving.iterations import BETWEEN, Served, served_in
-from tracelens_graph.analyses.serving.phases import phases, step_costs
+from tracelens_graph.analyses.serving.phases import phases
 from tracelens_graph.graph.iterations import left_out_of
 from tracelens_graph.graph.user_code import line_names, shown_name
 from tracelens_graph.graph.window import Window
@@ -56,7 +57,7 @@ def of_server(w: Window, causes: list[Finding]) -> tuple[list[Finding], list[Fin
     gaps = list(_gaps(account, served))
     explained_ms = sum(float(one.evidence["ms"]) for one in gaps)
     left = [one for one in causes if one.topic not in _IDLE_TOPICS or float(one.evidence["ms"]) > explained_ms]
-    return [_steps(served, rows, costs), *gaps, *_prompts(served, rows), *_padding(rows), *_fixed(costs, served)], left
+    return [_steps(served, rows, costs), *gaps, *_prompts(served, rows), *_padding(rows), *_fixed(costs)], left
 
 
 def _steps(served: Served, rows: Mapping[str, Mapping[str, Any]], costs: Mapping[Any, Mapping[str, Any]]) -> Finding:
@@ -160,17 +161,13 @@ def _padding(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
     yield Finding("server_padding", text, evidence, "minor", ("capture_sizes",), _ASK_STEPS)
 
 
-def _fixed(costs: Mapping[Any, Mapping[str, Any]], served: Served) -> Iterator[Finding]:
+def _fixed(costs: Mapping[Any, Mapping[str, Any]]) -> Iterator[Finding]:
     fixed = costs.get(("decode", "fixed"))
     if fixed is None or not limits.FIXED_PERCENT <= fixed["percent"] <= 100 or fixed["ns"] < 3 * fixed["std_error"]:
         return
-    is_rough = bool(served.of_unknown_size[served.phases == "decode"].any())
-    doubt = (
-        "sizes of its captured graphs are not known" if is_rough else f"standard error {shown_ms(fixed['std_error'])}"
-    )
     text = (
-        f"{'About ' * is_rough}{shown_ms(fixed['ns'])} of a decode step, {fixed['percent']:.0f} % of its GPU time,"
-        f" do not depend on the size of the batch ({doubt})"
+        f"{shown_ms(fixed['ns'])} of a decode step, {fixed['percent']:.0f} % of its GPU time, do not depend on the "
+        f"size of the batch (standard error {shown_ms(fixed['std_error'])})"
     )
     evidence = {
         "fixed_us": fixed["ns"] / 1e3, "std_error_us": fixed["std_error"] / 1e3, "r2": fixed["r2"],
