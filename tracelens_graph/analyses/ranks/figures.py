@@ -22,6 +22,7 @@ from tracelens_graph.graph.collective_kinds import kind_of
 from tracelens_graph.graph.intervals import length_before, merge, overlapping, union
 from tracelens_graph.perf.devices import Architecture, detect
 from tracelens_graph.perf.roofs import peak_bus_bandwidth
+from tracelens_graph.utils.arrays import Ns
 
 
 class Figures:
@@ -209,12 +210,17 @@ class Figures:
 
         Place of the rank among the ranks, -1 where several came last; and ns.
         """
-        m = self.matched
-        order = m.order[np.lexsort((m.start_ns[m.order], m.number[m.order]))]
-        # The middle of all but the last one.
-        low, high = (m.start_ns[order[m.first + (m.count - 1 - up) // 2]] for up in (1, 0))
-        later = (2 * m.last_start_ns - low - high) // 2
-        return np.where(later > 0, m.trace[m.last_part], -1), later
+        return held_up_by(self.matched, self.matched.start_ns)
+
+
+def held_up_by(m: MatchedCollectives, start_ns: Ns) -> tuple[np.ndarray, np.ndarray]:
+    """As `Figures.held_up_ns`, if parts of collectives started at these moments."""
+    order = m.order[np.lexsort((start_ns[m.order], m.number[m.order]))]
+    # The middle of all but the last one.
+    low, high = (start_ns[order[m.first + (m.count - 1 - up) // 2]] for up in (1, 0))
+    last = m.reduced(np.maximum, start_ns)
+    later = (2 * last - low - high) // 2
+    return np.where(later > 0, m.trace[order[m.first + m.count - 1]], -1), later
 
 
 def known(values: np.ndarray) -> list[float | None]:
