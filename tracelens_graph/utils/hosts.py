@@ -1,4 +1,4 @@
-"""Hosts and their switches: names are kept as hashes alone, since real traces carry names that are nobody's business."""
+"""Names of hosts, and of switches in them: kept as hashes alone, since real traces carry names of private machines."""
 
 from __future__ import annotations
 

@@ -89,6 +89,9 @@ class Figures:
         last = [m.parts.collective(part) for part in m.last_part.tolist()]
         late = [m.ranks[place] for place in trace.tolist()]
         ranks = [groups.ranks[number] for number in groups.number.tolist()]
+        ends: dict[int, list[int | None]] = {}
+        for at, *parts in zip(*(each.tolist() for each in transfers(m)), strict=True):
+            ends[at] = [m.ranks[m.trace[part]].rank for part in parts]
         computing = m.reduced(np.add, self.computing_ns)
         on_gpu = m.reduced(np.logical_or, np.array([one.has_gpu_work for one in m.ranks], bool)[m.trace])
         recorded = partial(m.reduced, values=m.parts.start_ns)
@@ -114,6 +117,8 @@ class Figures:
             "process_group": groups.number.tolist(),
             "group_ranks": [None if one is None else json.dumps(one) for one in ranks],
             "group_size": [size or None for size in m.group_size.tolist()],
+            "source_rank": [ends.get(at, (None, None))[0] for at in range(len(m))],
+            "target_rank": [ends.get(at, (None, None))[1] for at in range(len(m))],
             "sequence": [one.sequence for one in last],
             "step": self.step,
             "dtype": [one.dtype for one in last],

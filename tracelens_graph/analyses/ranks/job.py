@@ -69,7 +69,9 @@ class Job:
         """Which rank the others wait for; None for a single trace, or where nothing is shared."""
         late = self.table("late_ranks") if self._whole is not None and len(self.matched) else None
         blamed = () if late is None else zip(late["trace"], late["reason"], strict=True)
-        return lateness(self.figures, frozenset(name for name, why in blamed if why not in UNNAMED), self.links.delay_ns)
+        return lateness(
+            self.figures, frozenset(name for name, why in blamed if why not in UNNAMED), self.links.delay_ns
+        )
 
     @property
     def why_late(self) -> str:

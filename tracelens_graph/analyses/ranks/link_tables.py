@@ -29,8 +29,8 @@ RANK_LINKS = TableSchema(
         "link": Column.key("its ranks, hosts or switches", "link", drop_priority=-1),
         "kind": Column.key("kind of collective", "kind"),
         "message_bytes": Column.key("median size of the message", cells="number"),
-        "source": Column("number of the rank that sends; absent unless a pair"),
-        "target": Column("number of the rank that receives; absent unless a pair"),
+        "source_rank": Column("number of the rank that sends; absent unless a pair"),
+        "target_rank": Column("number of the rank that receives; absent unless a pair"),
         "ranks": Column("ranks of the group; of hosts and switches those of each of its links"),
         "hosts": Column("hosts of these ranks; absent where not known"),
         "count": Column.count("collectives", heading="count"),
@@ -58,7 +58,7 @@ RANK_LINKS = TableSchema(
             drop_priority=-1,
         ),
         "excess_ms": Column.total(
-            "how much longer its collectives took than theirs, summed; less than 0 if shorter", "ms", heading="excess ms"
+            "how much longer than theirs its collectives took, summed; below 0 if shorter", "ms", heading="excess ms"
         ),
         "busy_percent": Column(
             "median share of this time in which one of its ranks computed or communicated otherwise, both added: such "
@@ -79,14 +79,14 @@ def rank_links(figures: Figures, links: Links) -> Table:
     """Links of a job, slow ones and those that cost most first; see `RANK_LINKS`."""
     m = figures.matched
     rows = [_row(links, one) for one in links.all]
-    for level, of in (("hosts", m.hosts), ("switches", links.switches)):
+    for level, plural, of in (("host", "hosts", m.hosts), ("switch", "switches", links.switches)):
         alike: dict[tuple[Hashable, ...], list[Link]] = {}
         for one in links.all:
-            named = {of[place] for place in one.places}
-            if None not in named and len(set(of)) > 1:
+            named = {number for place in one.places if (number := of[place]) is not None}
+            if named and len(set(of)) > 1:
                 key = (links.joined(level, named), one.kind, round(4 * np.log2(one.size)), len(one.places), one.hosts)
                 alike.setdefault(key, []).append(one)
-        rows += [_row_of_several(level, str(key[0]), some) for key, some in alike.items()]
+        rows += [_row_of_several(plural, str(key[0]), some) for key, some in alike.items()]
     rows.sort(key=lambda row: (row["verdict"] != "slow", -row["excess_ms"], row["level"], row["link"], row["kind"]))
     notes = []
     if left := int((figures.size > 0).sum() - sum(len(one.collectives) for one in links.all)):
@@ -100,13 +100,13 @@ def _row(links: Links, one: Link) -> dict[str, Any]:
     numbers = links.numbers(one.places) if one.is_pair else (None, None)
     row = _columns([one])
     return {
-        "level": "pair" if one.is_pair else "group", "link": links.name_of(one), "source": numbers[0],
-        "target": numbers[1], **row,
+        "level": "pair" if one.is_pair else "group", "link": links.name_of(one), "source_rank": numbers[0],
+        "target_rank": numbers[1], **row,
     }  # fmt: skip
 
 
 def _row_of_several(level: str, name: str, some: list[Link]) -> dict[str, Any]:
-    return {"level": level, "link": name, "source": None, "target": None, **_columns(some)}
+    return {"level": level, "link": name, "source_rank": None, "target_rank": None, **_columns(some)}
 
 
 def _columns(some: list[Link]) -> dict[str, Any]:
@@ -149,11 +149,19 @@ def slow_link_lines(figures: Figures, links: Links) -> list[str]:
     return lines
 
 
+def _joined(level: str) -> str:
+    way = {"from": "from", "into": "to", "hosts": "between", "switches": "between"}
+    return way.get(level.split()[0], "of")
+
+
 def _line(figures: Figures, slow: SlowLinks) -> str:
     worst = slow.links[0]
     places = {one.places for one in slow.links}
     number = sum(len(one.collectives) for one in slow.links)
-    of = f" ({len(places):,} of its {slow.of:,} links)" if slow.of > 1 else ""
+    what = f"slow link: {slow.name}"
+    if slow.level not in ("pair", "group", "ranks"):
+        share = f"all {slow.of:,}" if len(places) == slow.of else f"{len(places):,} of {slow.of:,}"
+        what = f"slow links: {share} {_joined(slow.level)} {slow.name}"
     rates = f"{worst.ns / 1e3:,.4g} against {worst.typical_ns / 1e3:,.4g} us"
     bus, theirs = worst.bandwidth(worst.ns), worst.bandwidth(worst.typical_ns)
     if worst.size >= LATENCY_BYTES and not np.isnan(bus):
@@ -161,7 +169,7 @@ def _line(figures: Figures, slow: SlowLinks) -> str:
     unknown = "; hosts are not known: it may be the one that leaves a host" if worst.hosts is None else ""
     others = f"{worst.others:,} other link{'s' * (worst.others > 1)}"
     return (
-        f"slow link: {slow.name}{of}: {worst.kind} of {shown_bytes(worst.size)} takes {worst.factor:.1f} times as long "
+        f"{what}: {worst.kind} of {shown_bytes(worst.size)} takes {worst.factor:.1f} times as long "
         f"as on {others} of equal kind and size ({rates}, {number:,} collective{'s' * (number > 1)}); adds "
         f"{shown_ms(slow.excess_ns)} in all{unknown}"
     )

@@ -7,9 +7,12 @@ fault. Slow links are then put down to what explains most of them: a pair of ran
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,6 +34,9 @@ than three collectives."""
 ENOUGH = 5
 GAP = 1.15
 """The fastest slow link is this much slower than the slowest of the others."""
+_MOST_PAIRED = 16
+"""Pairs of ranks in larger groups are not looked at, as so many are in each."""
+_PLURAL = {"rank": "ranks", "host": "hosts", "switch": "switches"}
 _QUEUED_NS = 5_000
 """A kernel that starts so soon after another one ended waited behind it."""
 _SIGMAS = 4.0
@@ -96,8 +102,8 @@ class SlowLinks:
     """Slow links with one thing in common.
 
     Attributes:
-        level: `group`, `pair`, `ranks` (a pair in both directions, or in groups), `rank`, `from` or `into` a rank,
-            `hosts`, `host`, `from host`, `into host`, `switches` or `switch`.
+        level: `group`, `pair`, `ranks` (a pair in both directions, or in groups), `rank`, `hosts`, `host`, `switches`
+            or `switch`; one way only `from rank`, `into rank`, and so on.
         name: what to call it, for people.
         links: those that are slow, the worst first.
         of: number of links that it has, and that were compared.
@@ -109,6 +115,23 @@ class SlowLinks:
     links: Sequence[Link]
     of: int
     excess_ns: float
+
+
+class _Alike(NamedTuple):
+    """What links have in common that are compared: kind, size class, ranks, and hosts, 0 where not known."""
+
+    kind: str
+    size: int
+    ranks: int
+    hosts: int
+
+
+class Cause(NamedTuple):
+    """Something that links have in common: how wide it is, its level, and which ranks, hosts or switches."""
+
+    width: int
+    level: str
+    which: tuple[int, ...]
 
 
 class Links:
@@ -144,21 +167,17 @@ class Links:
     def all(self) -> list[Link]:
         """The links of collectives of known size of which all ranks are there; by kind, size and ranks."""
         m, figures = self._m, self._figures
-        alike: dict[Hashable, dict[tuple[int, ...], list[int]]] = {}
+        alike: dict[_Alike, dict[tuple[int, ...], list[int]]] = {}
         for at in np.flatnonzero(figures.size > 0).tolist():
             if (places := self._link_of(at)) is not None:
                 # Four sizes to a power of two: those of an uneven exchange are compared with near ones.
-                size = round(4 * float(np.log2(figures.size[at])))
-                key = (kind_of(m.kind[at]), size, len(places), figures.hosts[at])
+                size = round(4 * math.log2(figures.size[at]))
+                key = _Alike(kind_of(m.kind[at]), size, len(places), figures.hosts[at] or 0)
                 alike.setdefault(key, {}).setdefault(places, []).append(at)
-        found = [
-            link for key in sorted(alike, key=repr) for link in self._compared(*key[::3], alike[key])  # type: ignore[index]
-        ]
+        found = [link for key in sorted(alike) for link in self._compared(key, alike[key])]
         return self._consistent(found)
 
-    def _compared(
-        self, kind: str, hosts: int | None, of_links: Mapping[tuple[int, ...], Sequence[int]]
-    ) -> Iterator[Link]:
+    def _compared(self, alike: _Alike, of_links: Mapping[tuple[int, ...], Sequence[int]]) -> Iterator[Link]:
         """The links of one kind and size, each against the others."""
         numbers = [np.array(some) for some in of_links.values()]
         sizes = [self._figures.size[some] for some in numbers]
@@ -173,12 +192,14 @@ class Links:
         for at, (some, of) in enumerate(zip(numbers, sizes, strict=True)):
             others = ~slow if (~slow).any() else np.ones(len(slow), bool)
             others = others & (np.arange(len(slow)) != at)
-            typical = float(np.median([np.median(values[one]) for one in np.flatnonzero(others)])) if others.any() else np.nan
+            typical = (
+                float(np.median([np.median(values[one]) for one in np.flatnonzero(others)])) if others.any() else np.nan
+            )
             own = float(np.median(of))
             scale = own / size if size >= LATENCY_BYTES else 1.0
             yield Link(
-                kind, places[at], hosts, some, own, float(np.median(values[at])) * scale, int(others.sum()),
-                typical * scale, float(contended[at]), bool(slow[at]),
+                alike.kind, places[at], alike.hosts or None, some, own, float(np.median(values[at])) * scale,
+                int(others.sum()), typical * scale, float(contended[at]), bool(slow[at]),
             )  # fmt: skip
 
     @cached_property
@@ -221,35 +242,27 @@ class Links:
 
     # --- what makes them slow ----------------------------------------------------------------------------------------
 
-    def _causes(self, places: tuple[int, ...], is_pair: bool) -> Iterator[tuple[int, str, Hashable]]:
-        """What a link has in common with others, from the narrowest on: how wide it is, its level, and which."""
-        yield 0, "pair" if is_pair else "group", places
-        if len(places) <= 16:
-            for at, one in enumerate(sorted(places)):
-                yield from ((1, "ranks", (one, other)) for other in sorted(places)[at + 1 :])
-        if is_pair:
-            yield 2, "from", places[0]
-            yield 2, "into", places[1]
-        yield from ((3, "rank", one) for one in places)
-        for width, (level, of) in enumerate((("host", self._m.hosts), ("switch", self.switches))):
-            named = [of[one] for one in places]
-            if None in named or len(set(named)) < 2:
-                continue
-            width = 4 + 3 * width
-            if len(set(named)) == 2:
-                yield width, f"{level}s" if level == "host" else "switches", tuple(sorted(set(named)))  # type: ignore[type-var]
-            if is_pair:
-                yield width + 1, f"from {level}", named[0]
-                yield width + 1, f"into {level}", named[1]
-            yield from ((width + 2, level, one) for one in dict.fromkeys(named))
+    def _causes(self, places: tuple[int, ...], is_pair: bool) -> Iterator[Cause]:
+        """What a link has in common with others, from the narrowest on."""
+        yield Cause(0, "pair" if is_pair else "group", places)
+        if len(places) <= _MOST_PAIRED:
+            yield from (Cause(1, "ranks", pair) for pair in combinations(sorted(places), 2))
+        yield from _causes_at(2, "rank", places, is_pair)
+        for width, level, of in ((6, "host", self._m.hosts), (10, "switch", self.switches)):
+            named = [name for place in places if (name := of[place]) is not None]
+            both = tuple(sorted(set(named)))
+            if len(named) == len(places) and len(both) > 1:
+                if len(both) == 2:
+                    yield Cause(width, _PLURAL[level], both)
+                yield from _causes_at(width + 1, level, named, is_pair)
 
     def _one_cause(self, places: Sequence[tuple[int, ...]], slow: Mask) -> bool:
         """Whether something that is not a link itself has all slow links of some, and none of the others."""
-        common: set[tuple[int, str, Hashable]] | None = None
-        others: set[tuple[int, str, Hashable]] = set()
+        common: set[Cause] | None = None
+        others: set[Cause] = set()
         is_pair = self._is_pairs(places)
         for one, is_slow in zip(places, slow.tolist(), strict=True):
-            causes = {cause for cause in self._causes(one, is_pair) if cause[0]}
+            causes = {cause for cause in self._causes(one, is_pair) if cause.width}
             if is_slow:
                 common = causes if common is None else common & causes
             else:
@@ -261,15 +274,15 @@ class Links:
         return all(one in pairs for one in places)
 
     @cached_property
-    def switches(self) -> list[str | None]:
-        """For each rank the switch or rack of its host, as far as names of hosts tell."""
-        named = [rank.switch for rank in self._m.ranks]
+    def switches(self) -> list[int | None]:
+        """For each rank the number of the switch or rack of its host, None where names of hosts do not tell."""
         hosts: dict[str | None, set[int | None]] = {}
-        for switch, host in zip(named, self._m.hosts, strict=True):
-            hosts.setdefault(switch, set()).add(host)
+        for rank, host in sorted(zip(self._m.ranks, self._m.hosts, strict=True), key=lambda one: one[0].rank or 0):
+            hosts.setdefault(rank.switch, set()).add(host)
         # Where each host has one of its own, the names are those of hosts.
         tells = len(hosts) > 1 and None not in hosts and any(len(some) > 1 for some in hosts.values())
-        return named if tells else [None] * len(named)
+        number = {name: at for at, name in enumerate(hosts)}
+        return [number[rank.switch] if tells else None for rank in self._m.ranks]
 
     @cached_property
     def slow(self) -> list[SlowLinks]:
@@ -278,7 +291,7 @@ class Links:
         slow = [one for one in judged if one.is_slow]
         if not slow:
             return []
-        having: dict[tuple[int, str, Hashable], list[Link]] = {}
+        having: dict[Cause, list[Link]] = {}
         for one in judged:
             # What is neither slow nor surely fast is no argument.
             if one.is_slow or one.factor < _HEALTHY:
@@ -292,7 +305,7 @@ class Links:
         found, left = [], set(map(id, slow))
         while left:
             # Of what explains as many, the narrowest.
-            cause = max(whole, key=lambda one: (self._explained(whole[one], left), -one[0], -len(whole[one])))
+            cause = max(whole, key=lambda one: (self._explained(whole[one], left), -one.width, -len(whole[one])))
             links = [one for one in whole[cause] if one.is_slow and id(one) in left]
             if not links:
                 break
@@ -300,7 +313,7 @@ class Links:
             links.sort(key=lambda one: -one.excess_ns)
             found.append(
                 SlowLinks(
-                    cause[1], self._named(cause[1], cause[2]), links,
+                    cause.level, self._named(cause.level, cause.which), links,
                     len({one.places for one in having[cause]}), sum(one.excess_ns for one in links),
                 )
             )  # fmt: skip
@@ -373,18 +386,9 @@ class Links:
         """The numbers of ranks."""
         return [self._m.ranks[place].rank for place in places]
 
-    def joined(self, level: str, named: Collection[Hashable]) -> str:
-        """What to call some hosts, or switches."""
-        of = self._m.hosts if level == "hosts" else self.switches
-        one = [self._switch_name(str(name)) if level != "hosts" else self.host_name(name) for name in dict.fromkeys(of) if name in named]  # type: ignore[arg-type]  # noqa: E501
-        return " and ".join(one)
-
-    def host_name(self, host: int) -> str:
-        """What to call a host: its label, else its number with its ranks."""
-        places = [place for place, of in enumerate(self._m.hosts) if of == host]
-        label = self._m.ranks[places[0]].host if places else None
-        ranks = f"ranks {self._listed(places)}" if len(places) > 1 else f"rank {self._listed(places)}"
-        return f"host {label} ({ranks})" if label and not is_hash(label) else f"host {host} ({ranks})"
+    def joined(self, level: str, numbers: Collection[int]) -> str:
+        """What to call some hosts, or switches, by their numbers."""
+        return " and ".join(self._named(level, (number,)) for number in sorted(numbers))
 
     def _listed(self, places: Sequence[int]) -> str:
         numbers = [self._m.ranks[place].rank for place in places]
@@ -392,34 +396,24 @@ class Links:
             return ", ".join(self._m.ranks[place].name for place in places)
         return ranges(sorted(number for number in numbers if number is not None))
 
-    def _named(self, level: str, which: Hashable) -> str:
-        match level, which:
-            case "pair", (int(source), int(target)):
-                return f"rank {self.rank_name(source)} -> {self.rank_name(target)}"
-            case "group", tuple(places):
-                names = {self._description.get(places)} - {None}
-                called = f" ({names.pop()})" if names else ""
-                return f"group of ranks {self._listed(places)}{called}"
-            case "ranks", (int(one), int(other)):
-                return f"ranks {self.rank_name(one)} and {self.rank_name(other)}"
-            case "rank", int(place):
-                return f"rank {self.rank_name(place)}"
-            case ("from" | "into"), int(place):
-                return f"{'from' if level == 'from' else 'to'} rank {self.rank_name(place)}"
-            case "hosts", (int(one), int(other)):
-                return f"{self.host_name(one)} and {self.host_name(other)}"
-            case "host", int(host):
-                return self.host_name(host)
-            case ("from host" | "into host"), int(host):
-                return f"{'from' if level == 'from host' else 'to'} {self.host_name(host)}"
-            case _:
-                switches = which if isinstance(which, tuple) else (which,)
-                way = next((f"{to} " for to, word in (("from", "from"), ("to", "into")) if level.startswith(word)), "")
-                return way + " and ".join(map(self._switch_name, map(str, switches)))
-
-    def _switch_name(self, switch: str) -> str:
-        places = [place for place, of in enumerate(self.switches) if of == switch]
-        return f"switch{'' if is_hash(switch) else f' {switch}'} of ranks {self._listed(places)}"
+    def _named(self, level: str, which: tuple[int, ...]) -> str:
+        """What to call what slow links have in common."""
+        if level == "pair":
+            return " -> ".join(("rank " + self.rank_name(which[0]), self.rank_name(which[1])))
+        if level == "group":
+            called = self._description.get(which)
+            return f"group of ranks {self._listed(which)}{f' ({called})' if called else ''}"
+        if level in _PLURAL.values():
+            one = next(name for name, plural in _PLURAL.items() if plural == level)
+            return self.joined(one, which)
+        level, number = level.split()[-1], which[0]
+        if level == "rank":
+            return f"rank {self.rank_name(number)}"
+        of = self._m.hosts if level == "host" else self.switches
+        places = [place for place, name in enumerate(of) if name == number]
+        name = self._m.ranks[places[0]].host if level == "host" else self._m.ranks[places[0]].switch
+        ranks = f"rank{'s' * (len(places) > 1)} {self._listed(places)}"
+        return f"{level} {name if name and not is_hash(name) else number} ({ranks})"
 
     @cached_property
     def _description(self) -> Mapping[tuple[int, ...], str]:
@@ -431,8 +425,19 @@ class Links:
         return names
 
 
+def _causes_at(width: int, level: str, ends: Sequence[int], is_pair: bool) -> Iterator[Cause]:
+    """The causes of one level: one way from and into each end of a pair, and either way."""
+    if is_pair:
+        yield Cause(width, f"from {level}", (ends[0],))
+        yield Cause(width, f"into {level}", (ends[1],))
+    yield from (Cause(width + 1, level, (one,)) for one in dict.fromkeys(ends))
+
+
 def slow_ones(
-    values: Sequence[np.ndarray], contended: np.ndarray, least_ns: float, has_one_cause: Callable[[Mask], bool] | None = None
+    values: Sequence[np.ndarray],
+    contended: np.ndarray,
+    least_ns: float,
+    has_one_cause: Callable[[Mask], bool] | None = None,
 ) -> Mask:
     """Which of some links of equal kind and size are slow.
 
