@@ -23,16 +23,21 @@ def way(source: int, target: int, share: float = 0.3) -> Share:
 
 def of(number: int, width: int, share: float = 0.3) -> Share:
     """All links into and out of a rank, host or switch of so many ranks."""
-    return lambda one, other: (
-        share if one // width != other // width and number in (one // width, other // width) else 1.0
-    )
+
+    def share_of(one: int, other: int) -> float:
+        ends = {one // width, other // width}
+        return share if len(ends) == 2 and number in ends else 1.0
+
+    return share_of
 
 
 def both(*shares: Share) -> Share:
+    """All of these."""
     return lambda one, other: min(share(one, other) for share in shares)
 
 
 def racks(host: int) -> str:
+    """Names of hosts, two in a rack."""
     return f"rack{host // 2}-node{host:02}"
 
 
@@ -45,7 +50,9 @@ PLANTED: Mapping[str, tuple[dict[str, Any], list[str]]] = {
     "a host of a pipeline": (
         {"ranks": 16, "per_host": 4, "pipeline": 4, "share": of(2, 4)}, ["all 16 of host 2 (ranks 8-11):"],
     ),
-    "a host of a ring": ({"ranks": 16, "per_host": 4, "style": "ring", "share": of(1, 4)}, ["all 2 of host 1 (ranks 4-7):"]),
+    "a host of a ring": (
+        {"ranks": 16, "per_host": 4, "style": "ring", "share": of(1, 4)}, ["all 2 of host 1 (ranks 4-7):"],
+    ),
     "a host, all groups": (
         {"ranks": 16, "per_host": 2, "pipeline": 4, "share": of(1, 2)}, ["all 5 of host 1 (ranks 2, 3):"],
     ),
@@ -75,7 +82,8 @@ PLANTED: Mapping[str, tuple[dict[str, Any], list[str]]] = {
         {"ranks": 8, "pipeline": 8, "jitter": 0.2, "share": way(2, 3, 0.15), "steps": 8}, ["rank 2 -> 3:"],
     ),
     "a pair of hosts without names": (
-        {"ranks": 16, "per_host": 4, "pipeline": 4, "hosts": False, "share": of(2, 4)}, ["all 16 of host 2 (ranks 8-11):"],
+        {"ranks": 16, "per_host": 4, "pipeline": 4, "hosts": False, "share": of(2, 4)},
+        ["all 16 of host 2 (ranks 8-11):"],
     ),
 }  # fmt: skip
 """What is slow -> the job, and how the first lines name it."""
@@ -122,7 +130,7 @@ def test_sound_links_are_not_called_slow(name: str, tmp_path: Path) -> None:
 
 def test_a_rank_behind_a_slow_link_is_not_late(tmp_path: Path) -> None:
     slow = ranks_of(Job(ranks=16, tensor=4, slow=((range(4, 8), 0.1),), jitter=0.003), tmp_path / "slow")
-    assert slow.links.delay_ns.max() > 1_000_000
+    assert slow.links.delay_ns.max() > 500_000
     assert slow.lateness is not None
     assert slow.lateness.late is None
 
