@@ -220,7 +220,8 @@ class Figures:
 
 def held_up_by(m: MatchedCollectives, start_ns: Ns) -> tuple[np.ndarray, np.ndarray]:
     """As `Figures.held_up_ns`, if parts of collectives started at these moments."""
-    order = m.order[np.lexsort((start_ns[m.order], m.number[m.order]))]
+    # Of several that come last the one of the smallest rank is behind the others.
+    order = m.order[np.lexsort((-np.arange(len(m.order)), start_ns[m.order], m.number[m.order]))]
     # The middle of all but the last one.
     low, high = (start_ns[order[m.first + (m.count - 1 - up) // 2]] for up in (1, 0))
     last = m.reduced(np.maximum, start_ns)
