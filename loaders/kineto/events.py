@@ -29,12 +29,12 @@ KEPT_METADATA = (
     "switch", "profiler", LEFT_OUT_ITERATIONS,
 )  # fmt: skip
 """Top-level keys that are kept. All others stay out: real traces carried tokens in them. Of the host's name a hash is
-kept, so that ranks of one host know each other, and one of what names of hosts at one switch share; a piece cut out of a trace has them
-as `host` and `switch`. Of the profiler's
-name only that of XLA is kept, which pieces of profiles of JAX have."""
+kept, so that ranks of one host know each other, and one of what hosts of one switch share in it; a piece cut out of a
+trace has these as `host` and `switch`. Of the profiler's name only that of XLA is kept, which pieces of profiles of JAX
+have."""
 
-_TYPES = {"deviceProperties": list, "distributedInfo": dict, "generator": str, "host_name": str, "host": str, "switch": str,
-          LEFT_OUT_ITERATIONS: dict}  # fmt: skip
+_TYPES = {"deviceProperties": list, "distributedInfo": dict, "generator": str, "host_name": str, "host": str,
+          "switch": str, LEFT_OUT_ITERATIONS: dict}  # fmt: skip
 
 _KEPT_DISTRIBUTED = (
     "backend", "rank", "world_size", "pg_count", "pg_config", "nccl_version", "ranks", "num_ranks", "group_size",
