@@ -222,7 +222,7 @@ class MatchedCollectives(PartsByCollective):
     @cached_property
     def kind(self) -> list[str]:
         """Kind of each collective; of a transfer `send`."""
-        kinds = [self.parts.collective(part).kind for part in self.order[self.first].tolist()]
+        kinds = [self.parts.form_of(part).kind for part in self.order[self.first].tolist()]
         return ["send" if kind in POINT_TO_POINT else kind for kind in kinds]
 
     # --- figures -------------------------------------------------------------------------------------------------
@@ -279,11 +279,9 @@ class MatchedCollectives(PartsByCollective):
     @cached_property
     def group_size(self) -> np.ndarray:
         """Ranks of the process group of each collective, 0 where not recorded; of a transfer two."""
-        known = [
-            2 if kind == "send" else max(one.group_size or len(one.ranks or ()) for one in self.members(at))
-            for at, kind in enumerate(self.kind)
-        ]
-        return np.array(known, np.int64)
+        known = np.array([one.group_size or len(one.ranks or ()) for one in self.parts.forms], np.int64)
+        largest = self.reduced(np.maximum, known[self.parts.form]) if len(self) else known[:0]
+        return np.where(np.array(self.kind) == "send", 2, largest)
 
     @property
     def lacking(self) -> int:
