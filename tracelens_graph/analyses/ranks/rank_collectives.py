@@ -9,7 +9,7 @@ as many on each as a recording sees devices.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -22,8 +22,8 @@ from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.collectives import Collective, collectives_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, merge
-from tracelens_graph.graph.trace_set import TraceMember
-from tracelens_graph.graph.window import Window, step_number
+from tracelens_graph.graph.trace_set import Deferred, TraceMember, TraceSet
+from tracelens_graph.graph.window import Window, step_number, whole_window
 from tracelens_graph.schema import Kind
 
 INTRA_NODE, INTER_NODE, UNKNOWN_SPAN = "intra_node", "inter_node", "unknown"
@@ -221,6 +221,9 @@ class RankCollectives:
     @classmethod
     def of(cls, trace: TraceMember) -> RankCollectives:
         """That of a member of a set."""
+        if isinstance(trace.graph, Deferred):
+            left: RankCollectives = trace.graph.left[0]
+            return replace(left, name=trace.name, rank=trace.rank, offset_ns=trace.offset_ns)
         w = trace.window
         held = tuple(_held(w))
         steps, step_of = _steps(w, [one for one, _, _ in held])
@@ -289,6 +292,36 @@ def _held(w: Window) -> Iterator[Entry]:
         rows = rows[w.holds(rows)]
         if len(rows):
             yield one, int(c.start_ns[rows].min()), int(c.end_ns[rows].max())
+
+
+@dataclass(frozen=True)
+class ReadRank:
+    """What a rank leaves where it is read: what it took part in, in all of its trace and in a part of it.
+
+    Attributes:
+        part: the part that was asked for; None for all.
+    """
+
+    part: Callable[[Core], Window] | None = None
+
+    def __call__(self, core: Core) -> tuple[RankCollectives, ...] | None:
+        """What a graph leaves; None for a profile of JAX, whose devices are ranks that only all hosts tell apart."""
+        if core.framework.devices_are_ranks:
+            return None
+        windows = [whole_window(core), *([] if self.part is None else [self.part(core)])]
+        return tuple(RankCollectives.of(TraceMember(w, "")) for w in windows)
+
+    def parts_of(self, traces: TraceSet) -> list[RankCollectives]:
+        """What each trace took part in, in the part that was asked for."""
+        found = []
+        for one in traces:
+            if isinstance(one.graph, Deferred):
+                part = one.graph.left[-1]
+                found.append(replace(part, name=one.name, rank=one.rank, offset_ns=one.offset_ns))
+            else:
+                w = one.window if self.part is None else self.part(one.core)
+                found.append(RankCollectives.of(replace(one, graph=w)))
+        return found
 
 
 def read_alone(trace: TraceMember) -> RankCollectives:
