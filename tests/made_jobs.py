@@ -16,6 +16,7 @@ from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
 
+
 def collective(
     sequence: int | None = None, kind: str = "allreduce", elements: int | None = 1024, **more: Any
 ) -> Collective:

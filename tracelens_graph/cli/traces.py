@@ -189,8 +189,7 @@ def _with_work(traces: TraceSet) -> TraceSet:
     cut = {
         place: _no_gpu_work(one.core)
         for place, one in enumerate(traces)
-        if one.info.ends_early
-        and _is_without_gpu_work(one.core) and not collectives_of(one.core).nodes
+        if one.info.ends_early and _is_without_gpu_work(one.core) and not collectives_of(one.core).nodes
     }
     say(f"left out: {why}" for why in cut.values())
     if len(cut) == len(traces):

@@ -17,9 +17,9 @@ from tracelens_graph import collectives
 from tracelens_graph.analyses.ranks import COLUMNS
 from tracelens_graph.analyses.ranks.collective_tables import collectives_table
 from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.held import Entry
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
-from tracelens_graph.analyses.ranks.held import Entry
 from tracelens_graph.analyses.ranks.rank_collectives import GpuTime, RankCollectives, Step
 from tracelens_graph.analyses.ranks.rank_tables import balance_table
 from tracelens_graph.analyses.ranks.sizes import (

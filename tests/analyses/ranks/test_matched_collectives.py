@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from made_jobs import Job, collective, job, rank
 
 from tracelens_graph.analyses.ranks import matching
+from tracelens_graph.analyses.ranks.held import Entry
 from tracelens_graph.analyses.ranks.matched_collectives import ALONE, APART, MatchedCollectives
 
 

@@ -113,7 +113,11 @@ class Held(Sequence[Entry]):
         """What the rank knows of a collective."""
         code = int(self.form[at])
         form, by_index = self.forms[code], self.by_index[code]
-        index, sequence, rank = int(self.place[at]), int(self.sequence[at]), int(self.rank[at if len(self.rank) > 1 else 0])
+        index, sequence, rank = (
+            int(self.place[at]),
+            int(self.sequence[at]),
+            int(self.rank[at if len(self.rank) > 1 else 0]),
+        )
         start_ns, end_ns = self.whole_ns[at].tolist()
         number = "" if by_index is None else index if by_index else sequence
         return Collective(**vars(form) | {

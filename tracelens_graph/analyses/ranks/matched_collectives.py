@@ -59,7 +59,9 @@ class MatchedCollectives(PartsByCollective):
     ) -> None:
         given = [RankCollectives.of(one) for one in ranks] if isinstance(ranks, TraceSet) else list(ranks)
         self._windows = whole if any(one.part for one in given) else None
-        if isinstance(ranks, TraceSet) and not all(isinstance(one.graph, Deferred) or one.window.is_whole for one in ranks):
+        if isinstance(ranks, TraceSet) and not all(
+            isinstance(one.graph, Deferred) or one.window.is_whole for one in ranks
+        ):
             self._windows = ranks
         self.ranks: list[RankCollectives] = given
         self.is_corrected = correct

@@ -242,9 +242,7 @@ class RankWork:
     @cached_property
     def collective_of(self) -> dict[int, int]:
         """The collective that each kernel is of."""
-        return {
-            row: collective for collective, part in self.parts.items() for row in self._m.parts.kernels(part)
-        }
+        return {row: collective for collective, part in self.parts.items() for row in self._m.parts.kernels(part)}
 
     def first_row(self, collective: int) -> int:
         """The first kernel of its part of a collective."""
