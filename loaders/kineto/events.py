@@ -199,7 +199,7 @@ def metadata_of(keys: dict[str, Any]) -> dict[str, Any]:
     host = kept.pop("host_name", None)
     if host:
         kept["host"] = hashed(host)
-        kept["switch"] = hashed(switch_in(host))
+        kept["switch"] = hashed(switch) if (switch := switch_in(host)) else ""
     for name in ("host", "switch"):
         if not is_hash(kept.get(name, "")):
             kept.pop(name, None)

@@ -40,12 +40,18 @@ RANK_LINKS = TableSchema(
             "us",
             Role.spread,
             heading="latency us",
-            drop_priority=0,
+            drop_priority=2,
         ),
         "busbw_gb_s": Column(
-            "bus bandwidth at this latency, GB of 10^9 bytes", "GB/s", Role.spread, heading="bus GB/s", drop_priority=0
+            "bus bandwidth at this latency, GB of 10^9 bytes",
+            "GB/s",
+            Role.spread,
+            heading="bus GB/s",
+            drop_priority=0,
         ),
-        "others": Column("links of equal kind, size, ranks and hosts that it is compared with", heading="others"),
+        "others": Column(
+            "links of equal kind, size, ranks and hosts that it is compared with", heading="others", drop_priority=2
+        ),
         "others_latency_us": Column("median of their latencies; absent without others", "us", Role.spread),
         "others_busbw_gb_s": Column(
             "bus bandwidth at this latency; absent without others",
@@ -66,7 +72,9 @@ RANK_LINKS = TableSchema(
             "%",
             Role.spread,
         ),
-        "verdict": Column.text("`slow` where neither chance nor what runs beside accounts for it", "verdict"),
+        "verdict": Column.text(
+            "`slow` where neither chance nor what runs beside accounts for it", "verdict", drop_priority=-1
+        ),
     },
     reads=OF_RANKS,
 )  # fmt: skip
