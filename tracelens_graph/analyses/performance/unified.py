@@ -190,7 +190,7 @@ def _inside_code(core: Core, rows: np.ndarray, models: dict[int, OpModel | None]
             at = np.flatnonzero(c.name[rows] == code)
             for name in model.inside:
                 first = _inside(core, rows[at], name)
-                _, codes[at] = group_by(codes[at], np.where(first >= 0, c.argset[first] + 2, 0))
+                codes[at], _ = group_by(codes[at], np.where(first >= 0, c.argset[first] + 2, 0))
     return codes
 
 

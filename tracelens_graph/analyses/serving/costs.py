@@ -52,12 +52,13 @@ def step_costs(g: Core | Window) -> Table:
 
     The time in which GPU events of a step run is explained by tokens of prompts, tokens of answers (empty places of a
     captured batch count as such), tokens that are attended to (keys) and requests. What the GPU waits for the host
-    comes on top; `phases` has it. A number that hardly varies, or that others explain to 98 %, is left out, and a note
-    says so: the data do not show what it costs. So is one whose cost comes out below 0. Where no capture and no annotation
-    says which size a graph was captured for, the grids of its norms do, which have a block for each row; where these
-    are not recorded, costs of answers and requests are left out, because the places of a batch follow a stair. Standard
-    errors are those of least squares, or those by clusters of steps of one size, whichever are greater: what a straight
-    line misses is alike in these. Phases with few steps, less than 8 or than three for each term, say nothing.
+    comes on top; `phases` has it. A number that hardly varies, or that others explain to 98 %, is left out, and a
+    note says so: the data do not show what it costs. So is one whose cost comes out below 0. Where no capture and no
+    annotation says which size a graph was captured for, the grids of its norms do, which have a block for each row;
+    where these are not recorded, costs of answers and requests are left out, because the places of a batch follow a
+    stair. Standard errors are those of least squares, or those by clusters of steps of one size, whichever are
+    greater: what a straight line misses is alike in these. Phases with few steps, less than 8 or than three for each
+    term, say nothing.
 
     Args:
         g: the graph, or a window of it.
