@@ -169,7 +169,7 @@ class BandwidthPoints:
     """Collectives with known bandwidth and size.
 
     Attributes:
-        kinds: kind -> rows of `rank_collectives`, the kind with the most collectives first. Each has its `link`, how many
+        kinds: kind -> rows of `rank_collectives`, the kind with most collectives first. Each has its `link`, how many
             `times_slower` that is than others of equal kind and size, and whether it `is_slow`.
         peaks: rates of the links, GB/s, the greatest first.
         device: name of the device of these links, None where not known.

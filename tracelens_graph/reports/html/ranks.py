@@ -117,7 +117,7 @@ def _waits(waits: WaitMap) -> dict[str, Any]:
 
 
 def _pairs(matrix: PairMatrix) -> dict[str, Any]:
-    """Bandwidth from rank to rank: row, column, size and number of messages, GB/s, times slower than others, is slow."""
+    """Bandwidth from rank to rank: row, column, size and number of messages, GB/s, times slower than others, slow."""
     return {
         "ranks": matrix.ranks,
         "cells": [
