@@ -274,3 +274,15 @@ def test_kernels_that_were_recorded_out_of_order_pair_with_those_of_another_plat
     of_layers = [one for one in points if "layer" in (one["module"] or "")]
     assert {one["reason"] for one in of_layers}.isdisjoint({"only_one"})
     assert {one["times"] for one in of_layers} == {32}
+
+
+@needs_corpus
+def test_layers_of_a_compiled_server_have_the_ops_and_shapes_of_its_capture() -> None:
+    folder = CORPUS / "tracelens/inference/vllm-decode"
+    core = load_core(folder / "graph-replay.json.gz", capture=folder / "capture")
+    rows = [one for one in identified_kernels(core).records() if one["role"] == "qkv product"]
+    assert [one["layer"] for one in rows] == list(range(24))
+    assert {one["op"] for one in rows} == {"aten::addmm"}
+    assert {one["shapes"].replace(" ", "")[:25] for one in rows} == {"[[5120],[32,2880],[2880,5"}
+    alone = identified_kernels(load_core(folder / "graph-replay.json.gz"))
+    assert not any(alone["op"])
