@@ -245,7 +245,9 @@ class PairMatrix:
         weight = np.zeros(len(job.matched.ranks))
         for places, one in moved.items():
             weight[list(places)] += max(one.excess_ns, 0.0) if one.is_slow else 0.0
-        there = np.array(sorted({place for places in moved for place in places}), np.int64)
+        numbers = [(rank.rank is None, rank.rank or 0) for rank in job.matched.ranks]
+        senders = {place for places in moved for place in places}
+        there = np.array(sorted(senders, key=lambda place: (*numbers[place], place)), np.int64)
         ranks = there[chosen(weight[there], MOST_PAIRED)].tolist()
         row = {place: at for at, place in enumerate(ranks)}
         pairs = [(row[a], row[b], one) for (a, b), one in moved.items() if a in row and b in row]

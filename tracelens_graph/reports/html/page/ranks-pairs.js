@@ -7,7 +7,7 @@ import { Show } from "./show.js";
 
 const CELL = { least: 9, most: 30, all: 620 };
 const LEFT = 120;
-const TOP = 46;
+const TOP = 58;
 const SHADES = 5;
 
 export class RankPairs {
@@ -47,7 +47,7 @@ export class RankPairs {
           ),
           shown.map(([label, at]) => {
             const x = LEFT + (at + 0.5) * side + 4;
-            return svg("text", { x, y: TOP - 6, transform: `rotate(-45 ${x} ${TOP - 6})` }, label.slice(0, 6));
+            return svg("text", { x, y: TOP - 6, transform: `rotate(-45 ${x} ${TOP - 6})` }, label.slice(0, 9));
           }),
           cells.map((pair) => {
             const [row, column, , , rate, , slow] = pair,
