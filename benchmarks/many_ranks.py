@@ -144,7 +144,7 @@ def large(ranks: int = 16) -> None:
             left = ReadRank()(core)
             read_s, left_s = read_s + read - started, left_s + time.process_time() - read
         print(
-            f"{len(core.columns):,} events, {len(left[0].held):,} collectives: read {read_s / ranks:.3f} CPU s, reduced "
+            f"{len(core.columns):,} events, {len(left[0].held):,} collectives: read {read_s / ranks:.3f} s, reduced "
             f"in {left_s / ranks:.3f} s to {len(pickle.dumps(left)) / 1e3:.0f} kB of {core.columns.nbytes / MB:.1f} MB"
         )
         row(made, ranks)
