@@ -204,7 +204,7 @@ class BandwidthPoints:
         }
         for row in shown:
             link = job.links.by_collective.get(row["collective"])
-            about = {"link": None, "times_slower": None, "is_slow": False}
+            about: dict[str, Any] = {"link": None, "times_slower": None, "is_slow": False}
             if link is not None:
                 factor = link.factor if link.others else None
                 about = {"link": job.links.name_of(link), "times_slower": factor, "is_slow": link.is_slow}
