@@ -210,11 +210,19 @@ class Figures:
         Place of the rank among the ranks, -1 where several came last; and ns.
         """
         m = self.matched
-        order = m.order[np.lexsort((m.start_ns[m.order], m.number[m.order]))]
-        # The middle of all but the last one.
-        low, high = (m.start_ns[order[m.first + (m.count - 1 - up) // 2]] for up in (1, 0))
-        later = (2 * m.last_start_ns - low - high) // 2
+        _, later = self.later_ns
+        later = later[m.first + m.count - 1] if len(m) else later
         return np.where(later > 0, m.trace[m.last_part], -1), later
+
+    @cached_property
+    def later_ns(self) -> tuple[np.ndarray, np.ndarray]:
+        """Matched parts by collective and start, and how much later each came than the median of those before it."""
+        m = self.matched
+        order = m.order[np.lexsort((m.start_ns[m.order], m.number[m.order]))]
+        first = np.repeat(m.first, m.count)
+        place = np.arange(len(order)) - first
+        low, high = (m.start_ns[order[first + np.maximum(place - up, 0) // 2]] for up in (1, 0))
+        return order, (2 * m.start_ns[order] - low - high) // 2
 
 
 def known(values: np.ndarray) -> list[float | None]:

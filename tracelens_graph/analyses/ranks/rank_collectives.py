@@ -150,6 +150,7 @@ class RankCollectives:
         gpu: when its GPUs were at work.
         properties: what the trace tells of its devices.
         part: what part of the trace was looked at; empty for all of it.
+        damage: what of its file was repaired or lost; empty if it is sound.
     """
 
     name: str
@@ -165,6 +166,7 @@ class RankCollectives:
     gpu: GpuTime = field(default_factory=GpuTime)
     properties: tuple[Mapping[str, Any], ...] = ()
     part: str = ""
+    damage: str = ""
 
     @property
     def has_gpu_work(self) -> bool:
@@ -208,6 +210,7 @@ class RankCollectives:
             GpuTime.of(w),
             tuple(properties) if isinstance(properties, list) else (),
             w.title,
+            info.damage,
         )
 
 
