@@ -140,6 +140,7 @@ _OF_RANKS = (
     "rank_collectives",
     "rank_steps",
     "unmatched_collectives",
+    "culprits",
     "late_ranks",
     "late_arrivals",
 )

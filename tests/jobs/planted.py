@@ -69,19 +69,19 @@ PLANTED: Mapping[str, Planted] = {
         (8, 9, 10, 11), ("slower kernels",),
     ),
     "rank_in_tensor_group": Planted(Job(tensor=4, causes=(Cause("slower_kernels", (5,), factor=1.3),)), (5,)),
-    "fsdp": Planted(Job(style="fsdp", causes=(Cause("slower_kernels", (2,), factor=1.3),)), (2,), ("slower kernels",)),
+    "fsdp": Planted(Job(style="fsdp", causes=(Cause("slower_kernels", (2,), factor=1.3),)), (2,)),
     "fsdp_loader": Planted(Job(style="fsdp", causes=(LOADER,)), (3,), ("data loader",)),
     "experts": Planted(Job(style="moe", causes=(Cause("other_inputs", (6,), factor=1.5),)), (6,)),
     "moves": Planted(
-        Job(steps=8, causes=(_host("python", *range(8), moves=True),)), (), ("python", "gc.py", "one rank to another")
+        Job(steps=8, causes=(_host("python", *range(8), moves=True),)), tuple(range(8)), ("python", "gc.py", "in turn")
     ),
     "loader_moves": Planted(
         Job(steps=8, causes=(_host("data_loader", 1, 4, 6, moves=True),)), (1, 4, 6), ("data loader",)
     ),
     "one_step": Planted(Job(steps=8, causes=(_host("data_loader", 5, us=6000, steps=(4,)),)), (5,), ("step 7",)),
     "missing_file": Planted(Job(causes=(LOADER,), missing=(6,)), (3,), ("data loader",)),
-    "foreign_file": Planted(Job(causes=(LOADER,), foreign=(6,)), (3,), ("rank6",)),
-    "cut_file": Planted(Job(causes=(LOADER,), cut=(6,)), (3,), ("rank6",)),
+    "foreign_file": Planted(Job(causes=(LOADER,), foreign=(6,)), (3,), ("rank 6",)),
+    "cut_file": Planted(Job(causes=(LOADER,), cut=(6,)), (3,), ("rank 6",)),
     "begins_late": Planted(Job(causes=(LOADER,), begins={6: 2}), (3,), ("data loader",)),
     "ends_early": Planted(Job(causes=(LOADER,), ends={6: 2}), (3,), ("data loader",)),
     "lost_kernels": Planted(Job(causes=(LOADER,), lost={6: 2, 1: 1}), (3,), ("data loader",)),

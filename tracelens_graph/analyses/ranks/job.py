@@ -12,7 +12,7 @@ from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollective
 from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
 from tracelens_graph.analyses.ranks.rank_tables import balance_table, rank_steps, times_table
 from tracelens_graph.analyses.stragglers.late_causes import late_arrivals, late_ranks
-from tracelens_graph.analyses.stragglers.lateness import Lateness, lateness
+from tracelens_graph.analyses.stragglers.lateness import Lateness, culprits_table, lateness
 from tracelens_graph.analyses.stragglers.reasons import OTHERS, UNNAMED
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
@@ -24,7 +24,7 @@ TABLES = (
     "rank_times", "rank_balance", "collective_kinds", "rank_collectives", "rank_steps", "unmatched_collectives",
 )  # fmt: skip
 """Tables for which lean graphs suffice."""
-LATE_TABLES = ("late_ranks", "late_arrivals")
+LATE_TABLES = ("culprits", "late_ranks", "late_arrivals")
 """Tables that need whole graphs."""
 
 
@@ -82,6 +82,7 @@ class Job:
         why: dict[str, Callable[[], Table]] = {}
         if (whole := self._whole) is not None:
             why = {
+                "culprits": lambda: culprits_table(self.lateness, self.matched),
                 "late_ranks": lambda: late_ranks(self.table("late_arrivals"), self.figures),
                 "late_arrivals": lambda: self._late_arrivals(whole),
             }

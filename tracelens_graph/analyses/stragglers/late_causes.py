@@ -21,6 +21,7 @@ from tracelens_graph.analyses.stragglers.reasons import (
     EARLIER,
     EVEN,
     EVEN_NS,
+    OTHERS,
     UNKNOWN,
     UNNAMED,
     Reason,
@@ -67,7 +68,7 @@ LATE_RANKS = TableSchema(
         "rank": Column("number of the rank; absent where not recorded", heading="rank", drop_priority=0),
         "kind": Column.key("kind of collective", "kind"),
         "times_late": Column.count(
-            "collectives of the kind to which it came last, or late beside the last, and later than ranks differ anyhow",
+            "collectives of the kind to which it came last, or late beside the last, later than ranks differ anyhow",
             heading="late",
         ),
         "collectives": Column("collectives of the kind that it took part in together with others", heading="of"),
@@ -153,7 +154,7 @@ def _explained(
         elif late_ns >= EVEN_NS and arrivals.is_known(collective, ordinal):
             late = arrivals.stretch(collective, ordinal, late_ns)
             reason, median = reason_of(arrivals, late), late.median.rank.ordinal
-        if is_last or reason.word not in (EVEN, UNKNOWN):
+        if is_last or reason.word not in (*UNNAMED, OTHERS):
             row = _row(arrivals, part, late_ns, median, reason)
             rows.append(row if numbers is None else row | {"collective": numbers[collective]})
     if not beyond:

@@ -7,6 +7,7 @@ before, is nobody's fault.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +18,36 @@ import numpy as np
 from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
 from tracelens_graph.analyses.ranks.figures import Figures, transfers
 from tracelens_graph.analyses.ranks.matched_collectives import ALONE, MatchedCollectives
-from tracelens_graph.analyses.stragglers.reasons import GPU_REASONS, OTHERS, REASONS, UNKNOWN, UNNAMED
+from tracelens_graph.analyses.stragglers.reasons import EARLIER, GPU_REASONS, OTHERS, REASONS, UNKNOWN, UNNAMED
 from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.graph.trace_set import rank_titles
+from tracelens_graph.graph.trace_set import rank_number, rank_titles
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.schema import TableSchema
+from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.arrays import Ns
+
+CULPRITS = TableSchema(
+    "culprits",
+    "Who makes the ranks of a job wait, and why: late ranks together, by what they share.",
+    {
+        "who": Column.key(
+            "the late ranks: a host, stage or group of which all are late, and their numbers",
+            "who",
+            drop_priority=0,
+            wraps=True,
+        ),
+        "ranks": Column.text("their numbers, JSON; of ranks without numbers their places", drop_priority=3),
+        "in_turn": Column("whether they are late in turn, not together", drop_priority=3),
+        "steps": Column.text("numbers of the steps in which they are late, JSON", drop_priority=3),
+        "reason": Column.text("one word for the reason: see the docs", heading="reason", drop_priority=0),
+        "late_ms": Column.total(
+            "new lateness of the latest of them in each step, over the recording", "ms", heading="late ms"
+        ),
+        "step_ms": Column("the same per step in which they are late", "ms", Role.mean, heading="a step ms"),
+        "percent": Column("share of the mean time that the ranks were recorded", "%", Role.share, heading="%"),
+        "what": Column.text("what the worst of them did longer", heading="what", drop_priority=0, wraps=True),
+    },
+)
 
 ADDED_UP = "one delay counts again in every collective that it delays, so a repair saves less"
 """What holds of a sum of delays. What an end of them would gain, `what_if(..., repair=...)` tells."""
@@ -43,6 +70,10 @@ NEARLY_ALWAYS_PERCENT = 80.0
 LEAST_COLLECTIVES = 5
 
 
+_NO_FAULT = (*(word for word in UNNAMED if word != UNKNOWN), OTHERS)
+_KNOWN = tuple(word for word in REASONS if word not in (*UNNAMED, OTHERS))
+
+
 @dataclass(frozen=True)
 class Culprit:
     """What makes the ranks of a job wait.
@@ -54,8 +85,9 @@ class Culprit:
         when: the same in words; empty for all steps.
         moves: whether they are late in turn, not together.
         reason: a word of `REASONS`.
-        what: the call or the work of the worst case.
+        what: the call or the work of the worst case; where no reasons were looked for, how often it came last.
         late_ns: new lateness over the recording, of the latest of them in each step.
+        percent: its share of the mean span of the ranks.
         step_ns: the same per step in which they are late.
     """
 
@@ -67,15 +99,16 @@ class Culprit:
     reason: str
     what: str
     late_ns: int
+    percent: float
     step_ns: int
 
     @property
     def text(self) -> str:
         """Who, when, by how much and why, for people."""
-        by = f"by {shown_ms(self.step_ns)} a step, {shown_ms(self.late_ns)} in all"
-        if not self.steps or self.step_ns == self.late_ns:
-            by = f"by {shown_ms(self.late_ns)}"
-        return f"{self.who}{self.when}, {by}: {in_words({'reason': self.reason, 'what': self.what})}"
+        in_all = f"{shown_ms(self.late_ns)} ({self.percent:.1f} % of the recording)"
+        is_once = not self.steps or self.step_ns == self.late_ns
+        by = in_all if is_once else f"{shown_ms(self.step_ns)} a step, {in_all} in all"
+        return f"{self.who}{self.when}, by {by}: {in_words({'reason': self.reason, 'what': self.what})}"
 
 
 @dataclass(frozen=True)
@@ -134,13 +167,24 @@ def lateness(figures: Figures, arrivals: Sequence[Mapping[str, Any]] | None = No
         return Lateness((), None, (why, *files))
     found = _without_reasons(figures) if arrivals is None else _with_reasons(figures, arrivals)
     culprits = tuple(sorted(_grouped(figures, found), key=lambda one: -one.late_ns))
-    judged = (
-        [f"ranks are missing in {m.lacking:,} of {len(m):,} collectives: judged by those there"] if m.lacking else []
-    )
+    there = f"ranks are missing in {m.lacking:,} of {len(m):,} collectives, which are judged by those there"
+    notes = [*([there] if m.lacking else []), *files, *_before(figures, arrivals or ())]
     if not culprits:
-        return Lateness((), None, (_nobody(figures), *judged, *files))
+        return Lateness((), None, (_nobody(figures), *notes))
     worst = max(culprits[0].places, key=lambda place: sum(one.ns for one in found if one.place == place))
-    return Lateness(culprits, m.ranks[worst].name, (*(f"late: {one.text}" for one in culprits), *judged, *files))
+    return Lateness(culprits, m.ranks[worst].name, (*(f"late: {one.text}" for one in culprits), *notes))
+
+
+def culprits_table(found: Lateness | None, m: MatchedCollectives) -> Table:
+    """One row per culprit, the most expensive first; see `CULPRITS`."""
+    records = [
+        {"who": one.who, "ranks": json.dumps([rank_number(m.ranks, place) for place in one.places]),
+         "in_turn": one.moves, "steps": json.dumps(list(one.steps)), "reason": one.reason, "late_ms": one.late_ns / 1e6,
+         "step_ms": one.step_ns / 1e6, "percent": one.percent, "what": one.what}
+        for one in (found.culprits if found else ())
+    ]  # fmt: skip
+    lines = () if found is None else found.lines
+    return CULPRITS.of_records(records, "Culprits", [line for line in lines if not line.startswith("late: ")])
 
 
 def _mean_span_ns(figures: Figures) -> float:
@@ -152,14 +196,12 @@ def _mean_span_ns(figures: Figures) -> float:
 
 
 def _with_reasons(figures: Figures, arrivals: Iterable[Mapping[str, Any]]) -> list[_Late]:
-    """New lateness by rank, step and reason: what is more than chance, each call once, and the main reasons of a rank."""
+    """New lateness by rank, step and reason: more than chance, each call once, of a rank's main reasons."""
     place = {one.name: at for at, one in enumerate(figures.matched.ranks)}
     least = _noise_ns(figures) * NOISE
     of_call: dict[tuple[Any, ...], Mapping[str, Any]] = {}
     for row in arrivals:
-        if row["reason"] in UNNAMED and row["reason"] != UNKNOWN or row["reason"] == OTHERS:
-            continue
-        if row["new_us"] * 1e3 < least[row["collective"]]:
+        if row["reason"] in _NO_FAULT or row["new_us"] * 1e3 < least[row["collective"]]:
             continue
         call = (place[row["trace"]], row["step"], row["reason"], row["uid"])
         if call not in of_call or row["new_us"] > of_call[call]["new_us"]:
@@ -177,10 +219,10 @@ def _with_reasons(figures: Figures, arrivals: Iterable[Mapping[str, Any]]) -> li
 
 
 def _main(reasons: Mapping[str, float]) -> set[str]:
-    """The reasons of a rank: known ones, and of these what is not small beside the largest."""
-    known = {reason: us for reason, us in reasons.items() if reason != UNKNOWN} or reasons
-    least = 3 * SMALL_PERCENT / 100 * max(known.values())
-    return {reason for reason, us in known.items() if us >= least}
+    """The reasons of a rank: those that are not small beside the largest; unknown ones where none is larger."""
+    most = max(reasons, key=lambda reason: reasons[reason])
+    least = 3 * SMALL_PERCENT / 100 * reasons[most]
+    return {reason for reason, us in reasons.items() if us >= least and reason in (most, *_KNOWN)}
 
 
 def _weight(row: Mapping[str, Any]) -> tuple[bool, float]:
@@ -194,7 +236,23 @@ def _without_reasons(figures: Figures) -> list[_Late]:
     worst = np.flatnonzero(2 * held_up >= held_up.max())
     if 2 * len(worst) > len(held_up):
         return []
-    return [_Late(place, None, UNKNOWN, "", int(held_up[place])) for place in worst.tolist()]
+    found = []
+    for place in worst.tolist():
+        by = later[last == place]
+        what = f"last to {len(by):,} of {len(last):,} collectives, by up to {shown_ms(int(by.max(initial=0)))}"
+        found.append(_Late(place, None, UNKNOWN, what, int(held_up[place])))
+    return found
+
+
+def _before(figures: Figures, arrivals: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Who came late to its first collective for what lies before the recording, if that is much; the latest of all."""
+    rows = [row for row in arrivals if row["reason"] == EARLIER and row["what"]]
+    row = max(rows, key=lambda one: one["late_us"], default=None)
+    if row is None or percent(row["late_us"] * 1e3, _mean_span_ns(figures)) < LEAST_PERCENT:
+        return []
+    m = figures.matched
+    title = dict(zip((one.name for one in m.ranks), rank_titles(m.ranks), strict=True))[row["trace"]]
+    return [f"{title} came {shown_ms(row['late_us'] * 1e3)} late to the first {row['kind']}: {row['what']}"]
 
 
 def _noise_ns(figures: Figures) -> Ns:
@@ -240,13 +298,17 @@ def _medians(group: np.ndarray, values: Ns) -> Ns:
 
 
 def _grouped(figures: Figures, found: Sequence[_Late]) -> Iterable[Culprit]:
-    """Culprits: late ranks by reason, those of the host also by what they do."""
+    """Culprits: late ranks by reason, those of the host also by what each mostly did."""
+    did: dict[tuple[int, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for one in found:
+        did[one.place, one.reason]["" if one.reason in GPU_REASONS else one.what.partition(",")[0]] += one.ns
     causes: dict[tuple[str, str], list[_Late]] = defaultdict(list)
     for one in found:
-        causes[one.reason, "" if one.reason in GPU_REASONS else one.what.partition(",")[0]].append(one)
+        mostly = did[one.place, one.reason]
+        causes[one.reason, max(mostly, key=lambda what: mostly[what])].append(one)
     span = _mean_span_ns(figures)
     steps = sorted({step for step in figures.step if step is not None})
-    for (reason, _), late in causes.items():
+    for (reason, what), late in causes.items():
         totals: dict[int, int] = defaultdict(int)
         of_step: dict[int | None, dict[int, int]] = defaultdict(lambda: defaultdict(int))
         for one in late:
@@ -263,16 +325,16 @@ def _grouped(figures: Figures, found: Sequence[_Late]) -> Iterable[Culprit]:
             step for step, ns in costs.items() if step is not None and ns >= SMALL_PERCENT / 100 * max(costs.values())
         )
         together = [sum(of.get(place, 0) > 0 for place in places) for of in of_step.values()]
-        moves = len(of_step) > 1 and len(places) > 1 and 2 * np.mean(together) <= len(places)
-        worst = max(late, key=lambda one: (bool(one.what), one.ns))
+        moves = len(of_step) > 1 and len(places) > 1 and 2 * sum(together) <= len(places) * len(together)
+        worst = max((one for one in late if one.what.startswith(what)), key=lambda one: (bool(one.what), one.ns))
         yield Culprit(
-            tuple(places), _called(figures, places, moves), tuple(struck), _when(struck, steps), bool(moves), reason,
-            worst.what, cost, round(cost / max(len(struck), 1)),
+            tuple(places), _called(figures, places, moves), tuple(struck), _when(struck, steps), moves, reason,
+            worst.what, cost, percent(cost, span), round(cost / max(len(struck), 1)),
         )  # fmt: skip
 
 
 def _called(figures: Figures, places: Sequence[int], moves: bool) -> str:
-    """What some ranks are called: by a host, stage or group where they are all of it and nobody else, and by numbers."""
+    """What some ranks are called: by their numbers, and by hosts, stages and groups that are these ranks."""
     m = figures.matched
     names = _numbers(m, places)
     if moves:
@@ -310,11 +372,9 @@ def _teams(figures: Figures) -> list[tuple[str, frozenset[int]]]:
     hosts: dict[int | None, set[int]] = defaultdict(set)
     for place, host in enumerate(m.hosts):
         hosts[host].add(place)
-    found = []
-    for host, members in hosts.items():
-        if host is not None and len(hosts) > 1:
-            name = m.ranks[min(members)].host
-            found.append((f"host {host if name is None else name}", frozenset(members)))
+    found = [
+        (f"host {host}", frozenset(members)) for host, members in hosts.items() if host is not None and len(hosts) > 1
+    ]
     found += [(f"stage {at}", members) for at, members in enumerate(stages(m))]
     place_of = {one.rank: place for place, one in enumerate(m.ranks)}
     names = dict(zip(figures.groups.number.tolist(), figures.groups.name, strict=True))
@@ -378,7 +438,8 @@ def _nobody(figures: Figures) -> str:
         )
     if share < LEAST_PERCENT:
         return f"no rank is late: the delays by each add up to at most {share:.1f} % of the GPU span"
-    return f"no rank is late more than others: the delays by each add up to at most {shown_ms(int(held_up.max()))}"
+    most = shown_ms(int(held_up.max()))
+    return f"no rank is late more than others, or only because it waited for others: by at most {most} in all"
 
 
 def odd_files(figures: Figures) -> list[str]:
@@ -392,8 +453,8 @@ def odd_files(figures: Figures) -> list[str]:
     foreign = [place for place in range(len(m.ranks)) if own[place] > 1 and 2 * matched[place] <= own[place]]
     if len(m) and 2 * len(foreign) < len(m.ranks):
         lines += [
-            f"{titles[place]}: only {matched[place]:,} of its {own[place]:,} collectives fit those of the others: its file"
-            f" ({m.ranks[place].name}) may be of another run"
+            f"{titles[place]}: only {matched[place]:,} of its {own[place]:,} collectives fit those of the others: "
+            f"its file ({m.ranks[place].name}) may be of another run"
             for place in foreign
         ]
     lines += [f"{titles[place]}: {one.damage}" for place, one in enumerate(m.ranks) if one.damage]
