@@ -47,8 +47,8 @@ class Job:
         correct: bool = True,
         whole: TraceSet | None = None,
     ) -> None:
-        self._whole = None if whole is None else whole.with_graphs(lambda core: core)
-        self.matched = MatchedCollectives(ranks, correct)
+        self._whole = None if whole is None else whole.whole()
+        self.matched = MatchedCollectives(ranks, correct, whole)
         self.figures = Figures(self.matched, architecture)
 
     @cached_property
@@ -68,7 +68,7 @@ class Job:
         rows = self.table("late_ranks").records()
         place = next(at for at, one in enumerate(self._whole) if one.name == self.lateness.late)
         of_itself = any(row["trace"] == self.lateness.late and row["reason"] not in (*UNNAMED, OTHERS) for row in rows)
-        return place if of_itself and len(self._whole[place].core.gpu_rows) else None
+        return place if of_itself and self.matched.whole.ranks[place].has_gpu_work else None
 
     def _late_arrivals(self, whole: TraceSet) -> Table:
         """Late arrivals to the collectives of this job, explained by whole traces."""

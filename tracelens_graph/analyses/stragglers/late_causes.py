@@ -7,7 +7,7 @@ same program, so the reason is the difference to the same stretch on the rank wi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from tracelens_graph.analyses.diagnosis.finding import percent
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.shared.grouping import first_rows
-from tracelens_graph.analyses.stragglers.lateness import DELAYS_ADD_UP
+from tracelens_graph.analyses.stragglers.lateness import DELAYS_ADD_UP, chance_ns
 from tracelens_graph.analyses.stragglers.reasons import (
     EARLIER,
     EVEN,
@@ -141,22 +141,21 @@ def _explained(
     if len(traces) != len(m.ranks):
         raise AnalysisError(f"there are {len(traces):,} traces, but the collectives are of {len(m.ranks):,} ranks")
     arrivals = Arrivals(figures, traces)
+    late_parts = _late_parts(figures, numbers)
+    explained = {part for part, late_ns in late_parts[:MOST_EXPLAINED] if late_ns >= EVEN_NS}
+    # Pair by pair, as graphs of ranks may have to be read again.
+    pairs = {part: (of := int(m.trace[part]), arrivals.median_of(int(m.number[part]), of)) for part in explained}
     rows: list[dict[str, Any]] = []
-    beyond = 0
-    for part, late_ns in _late_parts(figures):
+    for part, late_ns in sorted(late_parts, key=lambda one: pairs.get(one[0], (-1, -1))):
         collective, ordinal = int(m.number[part]), int(m.trace[part])
-        if numbers is not None and collective not in numbers:
-            continue
-        is_last = part == m.last_part[collective]
         reason, median = Reason(EVEN if late_ns < EVEN_NS else UNKNOWN, 0), -1
-        if late_ns >= EVEN_NS and len(rows) >= MOST_EXPLAINED:
-            beyond += is_last
-        elif late_ns >= EVEN_NS and arrivals.is_known(collective, ordinal):
+        if part in explained and arrivals.is_known(collective, ordinal):
             late = arrivals.stretch(collective, ordinal, late_ns)
             reason, median = reason_of(arrivals, late), late.median.rank.ordinal
-        if is_last or reason.word not in (*UNNAMED, OTHERS):
+        if part == m.last_part[collective] or reason.word not in (*UNNAMED, OTHERS):
             row = _row(arrivals, part, late_ns, median, reason)
             rows.append(row if numbers is None else row | {"collective": numbers[collective]})
+    beyond = sum(late_ns >= EVEN_NS for _, late_ns in late_parts[MOST_EXPLAINED:])
     if not beyond:
         return rows, []
     return rows, [f"{beyond:,} late arrivals are not explained, only the latest {MOST_EXPLAINED:,}"]
@@ -166,17 +165,18 @@ LATE_BESIDE_PERCENT = 25.0
 """Who comes before the last rank is late, too, if it comes this share as late."""
 
 
-def _late_parts(figures: Figures) -> list[tuple[int, int]]:
-    """Parts of the ranks that came last, or late beside these, and how late: the latest first."""
+def _late_parts(figures: Figures, numbers: Container[int] | None) -> list[tuple[int, int]]:
+    """Parts of the ranks that came last, or late beside these and not by chance, and how late: the latest first."""
     m = figures.matched
     part, later = figures.later_ns
     last, of_last = figures.held_up_ns
     number = m.number[part]
-    is_last = (part == m.last_part[number]) & (last[number] >= 0)
-    beside = (part != m.last_part[number]) & (later >= np.maximum(EVEN_NS, LATE_BESIDE_PERCENT / 100 * of_last[number]))
-    chosen = np.flatnonzero(is_last | beside)
+    is_last = part == m.last_part[number]
+    least = np.maximum(np.maximum(EVEN_NS, LATE_BESIDE_PERCENT / 100 * of_last), chance_ns(figures))
+    chosen = np.flatnonzero(np.where(is_last, last[number] >= 0, later >= least[number]))
     chosen = chosen[np.lexsort((number[chosen], -later[chosen]))]
-    return list(zip(part[chosen].tolist(), later[chosen].tolist(), strict=True))
+    found = zip(part[chosen].tolist(), later[chosen].tolist(), strict=True)
+    return [one for one in found if numbers is None or int(m.number[one[0]]) in numbers]
 
 
 def _row(arrivals: Arrivals, at: int, late_ns: int, median: int, reason: Reason) -> dict[str, Any]:

@@ -198,7 +198,7 @@ def _mean_span_ns(figures: Figures) -> float:
 def _with_reasons(figures: Figures, arrivals: Iterable[Mapping[str, Any]]) -> list[_Late]:
     """New lateness by rank, step and reason: more than chance, each call once, of a rank's main reasons."""
     place = {one.name: at for at, one in enumerate(figures.matched.ranks)}
-    least = _noise_ns(figures) * NOISE
+    least = chance_ns(figures)
     of_call: dict[tuple[Any, ...], Mapping[str, Any]] = {}
     for row in arrivals:
         if row["reason"] in _NO_FAULT or row["new_us"] * 1e3 < least[row["collective"]]:
@@ -255,8 +255,8 @@ def _before(figures: Figures, arrivals: Iterable[Mapping[str, Any]]) -> list[str
     return [f"{title} came {shown_ms(row['late_us'] * 1e3)} late to the first {row['kind']}: {row['what']}"]
 
 
-def _noise_ns(figures: Figures) -> Ns:
-    """For each collective how far apart ranks come by chance: the same in all collectives of its kind and size.
+def chance_ns(figures: Figures) -> Ns:
+    """For each collective how late ranks come by chance at most: the same in all of its kind and number of ranks.
 
     That is how much a rank's place among the others differs from step to step, and how far apart the earlier half
     comes; both are little where few are late, and where a rank is late always.
@@ -284,7 +284,7 @@ def _noise_ns(figures: Figures) -> Ns:
     kind_of_rank = kind[of][np.unique(of_rank.ravel(), return_index=True)[1]]
     for one in range(len(noise)):
         noise[one] = max(1.48 * np.median(usual[kind_of_rank == one]), np.median(early[kind == one]))
-    return noise[kind]
+    return (NOISE * noise[kind]).astype(np.int64)
 
 
 def _medians(group: np.ndarray, values: Ns) -> Ns:
