@@ -97,8 +97,8 @@ def _doubt(job: Job) -> str:
 
 
 def late_lines(job: Job) -> list[str]:
-    """Who makes the others wait, and why."""
-    return [] if job.lateness is None else list(job.lateness.lines)
+    """Which links are slow, who makes the others wait, and why."""
+    return [*job.slow_links, *([] if job.lateness is None else job.lateness.lines)]
 
 
 def notes(job: Job) -> list[str]:

@@ -22,6 +22,7 @@ from tracelens_graph.graph.collective_kinds import kind_of
 from tracelens_graph.graph.intervals import length_before, merge, overlapping, union
 from tracelens_graph.perf.devices import Architecture, detect
 from tracelens_graph.perf.roofs import peak_bus_bandwidth
+from tracelens_graph.utils.arrays import Ns
 
 
 class Figures:
@@ -88,6 +89,9 @@ class Figures:
         last = [m.parts.collective(part) for part in m.last_part.tolist()]
         late = [m.ranks[place] for place in trace.tolist()]
         ranks = [groups.ranks[number] for number in groups.number.tolist()]
+        ends: dict[int, list[int | None]] = {}
+        for at, *parts in zip(*(each.tolist() for each in transfers(m)), strict=True):
+            ends[at] = [m.ranks[m.trace[part]].rank for part in parts]
         computing = m.reduced(np.add, self.computing_ns)
         on_gpu = m.reduced(np.logical_or, np.array([one.has_gpu_work for one in m.ranks], bool)[m.trace])
         recorded = partial(m.reduced, values=m.parts.start_ns)
@@ -113,6 +117,8 @@ class Figures:
             "process_group": groups.number.tolist(),
             "group_ranks": [None if one is None else json.dumps(one) for one in ranks],
             "group_size": [size or None for size in m.group_size.tolist()],
+            "source_rank": [ends.get(at, (None, None))[0] for at in range(len(m))],
+            "target_rank": [ends.get(at, (None, None))[1] for at in range(len(m))],
             "sequence": [one.sequence for one in last],
             "step": self.step,
             "dtype": [one.dtype for one in last],
@@ -208,20 +214,29 @@ class Figures:
 
         Place of the rank among the ranks, -1 where several came last; and ns.
         """
-        m = self.matched
-        _, later = self.later_ns
-        later = later[m.first + m.count - 1] if len(m) else later
-        return np.where(later > 0, m.trace[m.last_part], -1), later
+        return held_up_by(self.matched, self.later_ns)
 
     @cached_property
-    def later_ns(self) -> tuple[np.ndarray, np.ndarray]:
+    def later_ns(self) -> tuple[np.ndarray, Ns]:
         """Matched parts by collective and start, and how much later each came than the median of those before it."""
-        m = self.matched
-        order = m.order[np.lexsort((m.start_ns[m.order], m.number[m.order]))]
-        first = np.repeat(m.first, m.count)
-        place = np.arange(len(order)) - first
-        low, high = (m.start_ns[order[first + np.maximum(place - up, 0) // 2]] for up in (1, 0))
-        return order, (2 * m.start_ns[order] - low - high) // 2
+        return later_by(self.matched, self.matched.start_ns)
+
+
+def later_by(m: MatchedCollectives, start_ns: Ns) -> tuple[np.ndarray, Ns]:
+    """As `Figures.later_ns`, if parts of collectives started at these moments."""
+    # Of several that come together the one of the smallest rank is behind the others.
+    order = m.order[np.lexsort((-np.arange(len(m.order)), start_ns[m.order], m.number[m.order]))]
+    first = np.repeat(m.first, m.count)
+    place = np.arange(len(order)) - first
+    low, high = (start_ns[order[first + np.maximum(place - up, 0) // 2]] for up in (1, 0))
+    return order, (2 * start_ns[order] - low - high) // 2
+
+
+def held_up_by(m: MatchedCollectives, later: tuple[np.ndarray, Ns]) -> tuple[np.ndarray, Ns]:
+    """As `Figures.held_up_ns`, of parts and how late they came."""
+    at = m.first + m.count - 1
+    part, later_ns = later[0][at], later[1][at]
+    return np.where(later_ns > 0, m.trace[part], -1), later_ns
 
 
 def known(values: np.ndarray) -> list[float | None]:

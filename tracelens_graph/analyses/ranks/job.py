@@ -8,6 +8,8 @@ from typing import Any
 
 from tracelens_graph.analyses.ranks.collective_tables import collectives_table, kinds_table, unmatched_collectives
 from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.link_tables import rank_links, slow_link_lines
+from tracelens_graph.analyses.ranks.links import Links
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
 from tracelens_graph.analyses.ranks.rank_tables import balance_table, rank_steps, times_table
@@ -21,7 +23,8 @@ from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.suggest import hint
 
 TABLES = (
-    "rank_times", "rank_balance", "collective_kinds", "rank_collectives", "rank_steps", "unmatched_collectives",
+    "rank_times", "rank_balance", "collective_kinds", "rank_collectives", "rank_links", "rank_steps",
+    "unmatched_collectives",
 )  # fmt: skip
 """Tables for which lean graphs suffice."""
 LATE_TABLES = ("culprits", "late_ranks", "late_arrivals")
@@ -52,10 +55,21 @@ class Job:
         self.figures = Figures(self.matched, architecture)
 
     @cached_property
+    def links(self) -> Links:
+        """How fast process groups and pairs of ranks are, and what slow ones delay."""
+        return Links(self.figures)
+
+    @property
+    def slow_links(self) -> list[str]:
+        """The slow links in words, the most expensive first."""
+        return slow_link_lines(self.figures, self.links)
+
+    @cached_property
     def lateness(self) -> Lateness | None:
         """Who makes the others wait; None for a single trace, or where nothing is shared."""
         is_known = self._whole is not None and len(self.matched) > 0
-        return lateness(self.figures, self.table("late_arrivals").records() if is_known else None)
+        arrivals = self.table("late_arrivals").records() if is_known else None
+        return lateness(self.figures, arrivals, self.links.delay_ns)
 
     @property
     def repairable(self) -> int | None:
@@ -91,6 +105,7 @@ class Job:
             "rank_balance": lambda: balance_table(self.figures),
             "collective_kinds": lambda: kinds_table(self.figures),
             "rank_collectives": lambda: collectives_table(self.figures),
+            "rank_links": lambda: rank_links(self.figures, self.links),
             "rank_steps": lambda: rank_steps(self.figures),
             "unmatched_collectives": lambda: unmatched_collectives(self.figures),
             **why,

@@ -25,6 +25,7 @@ from tracelens_graph.graph.intervals import Intervals, merge
 from tracelens_graph.graph.trace_set import Deferred, TraceMember, TraceSet
 from tracelens_graph.graph.window import Window, step_number, whole_window
 from tracelens_graph.schema import Kind
+from tracelens_graph.utils.hosts import switch_in
 
 INTRA_NODE, INTER_NODE, UNKNOWN_SPAN = "intra_node", "inter_node", "unknown"
 
@@ -86,6 +87,13 @@ class Nodes:
 def host_of(trace: TraceMember) -> str | None:
     """Where a rank ran: the label `host=...` of its trace, else what the recording says; None for nothing."""
     found = trace.value_of("host") or trace.core.info.metadata.get("host")
+    return str(found) if found else None
+
+
+def switch_of(trace: TraceMember) -> str | None:
+    """What the names of hosts at one switch share: of the label `host=...`, else as the recording says."""
+    label = trace.value_of("host")
+    found = switch_in(str(label)) if label else trace.core.info.metadata.get("switch")
     return str(found) if found else None
 
 
@@ -184,6 +192,7 @@ class RankCollectives:
         properties: what the trace tells of its devices.
         part: what part of the trace was looked at; empty for all of it.
         damage: what of its file was repaired or lost; empty if it is sound.
+        switch: what the names of hosts at one switch share, None where not known.
     """
 
     name: str
@@ -200,6 +209,7 @@ class RankCollectives:
     properties: tuple[Mapping[str, Any], ...] = ()
     part: str = ""
     damage: str = ""
+    switch: str | None = None
 
     @property
     def has_gpu_work(self) -> bool:
@@ -248,6 +258,7 @@ class RankCollectives:
             tuple(properties) if isinstance(properties, list) else (),
             w.title,
             info.damage,
+            switch_of(trace),
         )
 
 

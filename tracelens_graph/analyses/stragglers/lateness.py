@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
-from tracelens_graph.analyses.ranks.figures import Figures, transfers
+from tracelens_graph.analyses.ranks.figures import Figures, held_up_by, later_by, transfers
 from tracelens_graph.analyses.ranks.matched_collectives import ALONE, MatchedCollectives
 from tracelens_graph.analyses.stragglers.reasons import EARLIER, GPU_REASONS, OTHERS, REASONS, UNKNOWN, UNNAMED
 from tracelens_graph.graph.intervals import sum_by_group
@@ -142,7 +142,9 @@ class _Late:
     ns: int
 
 
-def lateness(figures: Figures, arrivals: Sequence[Mapping[str, Any]] | None = None) -> Lateness | None:
+def lateness(
+    figures: Figures, arrivals: Sequence[Mapping[str, Any]] | None = None, by_links_ns: Ns | None = None
+) -> Lateness | None:
     """Who makes the others wait.
 
     Collectives that lack ranks count, too: who came later than the others did, whoever else was to come.
@@ -151,6 +153,7 @@ def lateness(figures: Figures, arrivals: Sequence[Mapping[str, Any]] | None = No
         figures: what each collective cost.
         arrivals: rows of `late_arrivals` of these collectives; None where no reasons are known. Then the ranks that
             came last with most delay are late, unless most ranks do.
+        by_links_ns: how much later each part of a collective began for slow links, which is no fault of its rank.
 
     Returns:
         None for a single trace, or where the traces have no collectives in common.
@@ -165,12 +168,14 @@ def lateness(figures: Figures, arrivals: Sequence[Mapping[str, Any]] | None = No
     if unknown := m.unknown_clocks:
         why = f"no rank is proven late: how far the clocks of {unknown:,} hosts are apart is not known"
         return Lateness((), None, (why, *files))
-    found = _without_reasons(figures) if arrivals is None else _with_reasons(figures, arrivals)
+    delay_ns = np.zeros(len(m.parts), np.int64) if by_links_ns is None else by_links_ns
+    held_up = held_up_by(m, later_by(m, m.start_ns - delay_ns))
+    found = _without_reasons(figures, held_up) if arrivals is None else _with_reasons(figures, arrivals, delay_ns)
     culprits = tuple(sorted(_grouped(figures, found), key=lambda one: -one.late_ns))
     there = f"ranks are missing in {m.lacking:,} of {len(m):,} collectives, which are judged by those there"
     notes = [*([there] if m.lacking else []), *files, *_before(figures, arrivals or ())]
     if not culprits:
-        return Lateness((), None, (_nobody(figures), *notes))
+        return Lateness((), None, (_nobody(figures, held_up), *notes))
     worst = max(culprits[0].places, key=lambda place: sum(one.ns for one in found if one.place == place))
     return Lateness(culprits, m.ranks[worst].name, (*(f"late: {one.text}" for one in culprits), *notes))
 
@@ -195,14 +200,20 @@ def _mean_span_ns(figures: Figures) -> float:
 # --- what counts -----------------------------------------------------------------------------------------------------
 
 
-def _with_reasons(figures: Figures, arrivals: Iterable[Mapping[str, Any]]) -> list[_Late]:
+def _with_reasons(figures: Figures, arrivals: Iterable[Mapping[str, Any]], delay_ns: Ns) -> list[_Late]:
     """New lateness by rank, step and reason: more than chance, each call once, of a rank's main reasons."""
-    place = {one.name: at for at, one in enumerate(figures.matched.ranks)}
+    m = figures.matched
+    place = {one.name: at for at, one in enumerate(m.ranks)}
+    of_part = zip(m.number.tolist(), m.trace.tolist(), delay_ns.tolist(), strict=True)
+    by_link = {(number, trace): ns for number, trace, ns in of_part if ns}
     least = chance_ns(figures)
     of_call: dict[tuple[Any, ...], Mapping[str, Any]] = {}
     for row in arrivals:
-        if row["reason"] in _NO_FAULT or row["new_us"] * 1e3 < least[row["collective"]]:
+        link_ns = by_link.get((row["collective"], place[row["trace"]]), 0)
+        new_us = min(row["new_us"], row["late_us"] - link_ns / 1e3)
+        if row["reason"] in _NO_FAULT or new_us * 1e3 < least[row["collective"]]:
             continue
+        row = {**row, "new_us": new_us}
         call = (place[row["trace"]], row["step"], row["reason"], row["uid"])
         if call not in of_call or row["new_us"] > of_call[call]["new_us"]:
             of_call[call] = row
@@ -229,17 +240,17 @@ def _weight(row: Mapping[str, Any]) -> tuple[bool, float]:
     return bool(row["what"]), row["new_us"]
 
 
-def _without_reasons(figures: Figures) -> list[_Late]:
+def _without_reasons(figures: Figures, by: tuple[np.ndarray, Ns]) -> list[_Late]:
     """Delays by the ranks that came last, of those with most; nothing if most ranks have as much."""
-    last, later = figures.held_up_ns
+    last, later = by
     held_up = sum_by_group(last[last >= 0], later[last >= 0], len(figures.matched.ranks))
     worst = np.flatnonzero(2 * held_up >= held_up.max())
     if 2 * len(worst) > len(held_up):
         return []
     found = []
     for place in worst.tolist():
-        by = later[last == place]
-        what = f"last to {len(by):,} of {len(last):,} collectives, by up to {shown_ms(int(by.max(initial=0)))}"
+        own = later[last == place]
+        what = f"last to {len(own):,} of {len(last):,} collectives, by up to {shown_ms(int(own.max(initial=0)))}"
         found.append(_Late(place, None, UNKNOWN, what, int(held_up[place])))
     return found
 
@@ -420,10 +431,10 @@ def _when(struck: Sequence[int], steps: Sequence[int]) -> str:
 # --- nobody -----------------------------------------------------------------------------------------------------------
 
 
-def _nobody(figures: Figures) -> str:
+def _nobody(figures: Figures, by: tuple[np.ndarray, Ns]) -> str:
     """Why no rank is late; of one that comes last nearly always, what that costs."""
     m = figures.matched
-    last, later = figures.held_up_ns
+    last, later = by
     ranks = len(m.ranks)
     held_up = sum_by_group(last[last >= 0], later[last >= 0], ranks)
     share = percent(int(held_up.max()), _mean_span_ns(figures))
@@ -431,10 +442,10 @@ def _nobody(figures: Figures) -> str:
     took_part = np.bincount(m.trace[m.order], minlength=ranks)
     worst = int(np.argmax(times))
     if took_part[worst] >= LEAST_COLLECTIVES and times[worst] >= NEARLY_ALWAYS_PERCENT / 100 * took_part[worst]:
-        by = float(np.median(later[last == worst]))
+        usual = float(np.median(later[last == worst]))
         return (
             f"{rank_titles(m.ranks)[worst]} is last to {times[worst]:,} of {took_part[worst]:,} collectives, by "
-            f"{shown_ms(by)} (median): that costs at most {share:.1f} % of the GPU span"
+            f"{shown_ms(usual)} (median): that costs at most {share:.1f} % of the GPU span"
         )
     if share < LEAST_PERCENT:
         return f"no rank is late: the delays by each add up to at most {share:.1f} % of the GPU span"
