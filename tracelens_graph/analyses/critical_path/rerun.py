@@ -141,14 +141,14 @@ def repaired(causes: Causes, ordinal: int) -> Repair:
     """
     if len(causes.traces) < 2:
         raise AnalysisError("what_if: repairing a rank takes other ranks to compare it with")
-    lanes = [_lanes(causes, one) for one in range(len(causes.traces))]
-    own = lanes[ordinal]
+    of_ranks = [lanes(causes, one) for one in range(len(causes.traces))]
+    own = of_ranks[ordinal]
     edges: list[np.ndarray] = []
     weight: dict[str, list[np.ndarray]] = {"least": [], "usual": [], "most": []}
     unlike = set()
     for place, lane in own.items():
-        others = [found for other, one in enumerate(lanes) if other != ordinal
-                  and (found := one.get(place)) is not None and found.names == lane.names]  # fmt: skip
+        others = [same for other, one in enumerate(of_ranks) if other != ordinal
+                  and (same := one.get(place)) is not None and same.names == lane.names]  # fmt: skip
         if not others:
             unlike.add(place[0])
             continue
@@ -174,7 +174,7 @@ def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class _Lane:
+class Lane:
     """What a thread or stream of a rank did in a step: names, edges that lead there, and their times (-1: none)."""
 
     names: list[str]
@@ -182,7 +182,7 @@ class _Lane:
     takes: np.ndarray
 
 
-def _lanes(causes: Causes, ordinal: int) -> dict[tuple[int, str, int], _Lane]:
+def lanes(causes: Causes, ordinal: int) -> dict[tuple[int, str, int], Lane]:
     """(step, host or GPU, place among the threads or streams) -> what was done there, in the order of time."""
     core, c = causes.core(ordinal), causes.core(ordinal).columns
     points = np.flatnonzero((causes.ordinal == ordinal) & (causes.row >= 0) & (causes.role != Role.begin))
@@ -198,18 +198,20 @@ def _lanes(causes: Causes, ordinal: int) -> dict[tuple[int, str, int], _Lane]:
     communicates[runs] = gpu_classes(core, rows[runs]) == COMMUNICATION
     takes[communicates] = -1
     step = np.where(host, core.step[rows], core.gpu_step[rows])
+    has_steps = bool((step >= 0).any())
     found = {}
     for what, chosen, lane in (
         ("host", host, c.thread[rows].astype(np.int64)), ("gpu", runs, c.stream[rows] * 4096 + c.device[rows]),
     ):  # fmt: skip
-        of = np.flatnonzero(chosen & (step >= 0))
+        of = np.flatnonzero(chosen & (step >= 0) if has_steps else chosen)
         for mark, in_step in positions_by(step[of]):
-            number = step_number(core.names[c.name[mark]])
+            # Without steps all of a recording counts as one.
+            number = step_number(core.names[c.name[mark]]) if has_steps else 0
             if number is None:
                 continue
             in_step = of[in_step]
             for place, (_, at) in enumerate(positions_by(lane[in_step])):
                 here = in_step[at][np.argsort(causes.time[points[in_step[at]]], kind="stable")]
                 names = [core.names[code] for code in c.name[rows[here]].tolist()]
-                found[number, what, place] = _Lane(names, binding[here], takes[here])
+                found[number, what, place] = Lane(names, binding[here], takes[here])
     return found

@@ -1,0 +1,144 @@
+"""The work of a recorded job as operations that could be even: what each GPU event, transfer and host stretch takes.
+
+Ranks that run the same kernels at the same place of a step take the mean of these in the ideal job; what is left
+between ranks that run others, as the stages of a pipeline do, is spread evenly. Transfers of equal collectives take the
+median. Host time between two calls takes the median of equal stretches; the published definition leaves it out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tracelens_graph.analyses.critical_path.causes import Causes
+from tracelens_graph.analyses.critical_path.critical_path import steps_of
+from tracelens_graph.analyses.critical_path.points import Edge, Role
+from tracelens_graph.analyses.critical_path.rerun import Lane, in_order, lanes, weights
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
+from tracelens_graph.analyses.stragglers.slowdown import Work
+from tracelens_graph.graph.arrays import positions_by
+from tracelens_graph.graph.collectives import collectives_of
+from tracelens_graph.utils.arrays import Codes, Mask, Ns
+
+COMPUTATION, HOST = "computation", "host"
+
+
+def work_of_job(causes: Causes) -> Work:
+    """The operations of recorded ranks.
+
+    Args:
+        causes: the points of the ranks.
+    """
+    recorded = weights(causes)
+    ideal = recorded.copy()
+    kinds = [COMPUTATION, HOST]
+    kind = np.full(len(recorded), -1)
+    of_ranks = [lanes(causes, ordinal) for ordinal in range(len(causes.traces))]
+    for code, what in enumerate(("gpu", "host")):
+        for edge, even in _evened(of_ranks, what):
+            ideal[edge], kind[edge] = even, code
+    _spread(causes, of_ranks, ideal)
+    for name, edge in _transfers(causes):
+        if name not in kinds:
+            kinds.append(name)
+        ideal[edge], kind[edge] = int(np.median(recorded[edge])), kinds.index(name)
+    pipeline, stage = pipelines(causes.matched) if causes.matched is not None else (np.zeros(1, int), np.zeros(1, int))
+    ends = np.flatnonzero(causes.role == Role.gpu_end)
+    steps = steps_of(causes)
+    begin = int(steps.start_ns[0]) if len(steps.number) else int(causes.time.min())
+    return Work(
+        before=causes.before,
+        after=causes.after,
+        order=in_order(causes),
+        given=causes.time,
+        recorded=recorded,
+        ideal=ideal,
+        kind=kind,
+        worker=causes.ordinal[causes.after],
+        kinds=kinds,
+        workers=[one.name for one in causes.traces],
+        stage=stage,
+        dp_rank=pipeline if stage.any() else np.arange(len(causes.traces)),
+        ends=ends,
+        step=np.zeros(len(ends), np.int64),
+        begin_ns=begin,
+        steps=max(len(steps.number), 1),
+        notes=causes.notes,
+    )
+
+
+def _evened(of_ranks: list[dict[tuple[int, str, int], Lane]], what: str) -> list[tuple[np.ndarray, Ns]]:
+    """Edges of lanes that do the same, and what they take where all take the same."""
+    groups: dict[tuple[int, tuple[str, ...]], list[Lane]] = {}
+    for found in of_ranks:
+        for place, lane in found.items():
+            if place[1] == what:
+                groups.setdefault((place[2], tuple(lane.names)), []).append(lane)
+    even = []
+    for same in groups.values():
+        takes = np.stack([lane.takes for lane in same])
+        known = (takes >= 0).all(axis=0)
+        if what == "gpu":
+            typical = np.rint(takes.mean(axis=0)).astype(np.int64)
+        else:
+            typical = np.median(takes, axis=0).astype(np.int64)
+        even += [(lane.edge[known], typical[known]) for lane in same]
+    return even
+
+
+def _spread(causes: Causes, of_ranks: list[dict[tuple[int, str, int], Lane]], ideal: Ns) -> None:
+    """Scale GPU work so that all ranks have equally much of it in a step."""
+    edges: dict[int, dict[int, list[np.ndarray]]] = {}
+    for ordinal, found in enumerate(of_ranks):
+        for (step, what, _), lane in found.items():
+            if what == "gpu":
+                edges.setdefault(step, {}).setdefault(ordinal, []).append(lane.edge[lane.takes >= 0])
+    for by_rank in edges.values():
+        joined = {ordinal: np.concatenate(parts) for ordinal, parts in by_rank.items()}
+        totals = {ordinal: int(ideal[edge].sum()) for ordinal, edge in joined.items()}
+        even = float(np.mean(list(totals.values())))
+        for ordinal, edge in joined.items():
+            if totals[ordinal] and totals[ordinal] != even:
+                ideal[edge] = np.rint(ideal[edge] * (even / totals[ordinal])).astype(np.int64)
+
+
+def _transfers(causes: Causes) -> list[tuple[str, np.ndarray]]:
+    """Kind of collectives, and the edges on which equal ones of all ranks move data."""
+    moves = np.flatnonzero(causes.kind == Edge.transfer)
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for ordinal, of in positions_by(causes.ordinal[causes.after[moves]]):
+        held = collectives_of(causes.core(ordinal))
+        for edge in moves[of].tolist():
+            at = held.of_row.get(int(causes.row[causes.after[edge]]), -1)
+            if at < 0:
+                continue
+            one = held.nodes[at]
+            size = one.in_bytes if one.kind in POINT_TO_POINT else (one.in_bytes, one.out_bytes)
+            groups.setdefault((one.kind, size, one.group_size), []).append(edge)
+    return [(str(key[0]), np.array(edges)) for key, edges in groups.items()]
+
+
+def pipelines(matched: MatchedCollectives) -> tuple[Codes, Codes]:
+    """For each rank the number of its pipeline, and its stage there.
+
+    Ranks that transfers join, directly or over others, are of one pipeline. Its stages are in the order in which they
+    first send something: a stage sends when it has received and computed.
+    """
+    count = len(matched.ranks)
+    number = list(range(count))
+    sends: Mask = np.array([kind in POINT_TO_POINT for kind in matched.kind], bool)
+    first = np.full(count, np.iinfo(np.int64).max)
+    for collective in np.flatnonzero(sends).tolist():
+        parts = matched.parts_of(collective)
+        one, *others = matched.trace[parts].tolist()
+        joined = {number[other] for other in others}
+        number = [number[one] if at in joined else at for at in number]
+        for part in parts.tolist():
+            if matched.parts.collective(part).kind == "send":
+                rank = int(matched.trace[part])
+                first[rank] = min(first[rank], int(matched.last_start_ns[collective]))
+    pipeline = np.unique(np.array(number), return_inverse=True)[1]
+    stage = np.zeros(count, np.int64)
+    for _, of in positions_by(pipeline):
+        stage[of[np.lexsort((of, first[of]))]] = np.arange(len(of))
+    return pipeline, stage
