@@ -153,7 +153,7 @@ def repaired(causes: Causes, ordinal: int) -> Repair:
             unlike.add(place[0])
             continue
         theirs = np.stack([one.takes for one in others])
-        known = (lane.takes >= 0) & (theirs >= 0).all(axis=0)
+        known = (lane.takes >= 0) & (theirs >= 0).all(axis=0) & (lane.own == [one.own for one in others]).all(axis=0)
         median = np.rint(np.median(theirs, axis=0)).astype(np.int64)
         late = known & (lane.takes > theirs.max(axis=0))
         late &= lane.takes > median * (1 + LATE_SHARE) + LATE_NS
@@ -175,11 +175,19 @@ def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Lane:
-    """What a thread or stream of a rank did in a step: names, edges that lead there, and their times (-1: none)."""
+    """What a thread or stream of a rank did in a step.
+
+    Attributes:
+        names: what the calls or GPU events are called.
+        edge: the edges that bind them.
+        takes: how long these take, ns; -1 where that is no work of the rank alone.
+        own: whether the edges begin on the same thread: what another thread handed over is other work.
+    """
 
     names: list[str]
     edge: np.ndarray
     takes: np.ndarray
+    own: np.ndarray
 
 
 def lanes(causes: Causes, ordinal: int) -> dict[tuple[int, str, int], Lane]:
@@ -194,6 +202,7 @@ def lanes(causes: Causes, ordinal: int) -> dict[tuple[int, str, int], Lane]:
     runs = causes.role[points] == Role.gpu_end
     takes[host & ~np.isin(kind, (Edge.host, Edge.call))] = -1
     takes[runs & (kind != Edge.run)] = -1
+    same_thread = c.thread[causes.row[causes.before[binding]]] == c.thread[rows]
     communicates = np.zeros(len(points), bool)
     communicates[runs] = gpu_classes(core, rows[runs]) == COMMUNICATION
     takes[communicates] = -1
@@ -213,5 +222,5 @@ def lanes(causes: Causes, ordinal: int) -> dict[tuple[int, str, int], Lane]:
             for place, (_, at) in enumerate(positions_by(lane[in_step])):
                 here = in_step[at][np.argsort(causes.time[points[in_step[at]]], kind="stable")]
                 names = [core.names[code] for code in c.name[rows[here]].tolist()]
-                found[number, what, place] = Lane(names, binding[here], takes[here])
+                found[number, what, place] = Lane(names, binding[here], takes[here], same_thread[here])
     return found

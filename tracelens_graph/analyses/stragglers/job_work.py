@@ -36,7 +36,9 @@ def work_of_job(causes: Causes) -> Work:
     of_ranks = [lanes(causes, ordinal) for ordinal in range(len(causes.traces))]
     for code, what in enumerate(("gpu", "host")):
         for edge, even in _evened(of_ranks, what):
-            ideal[edge], kind[edge] = even, code
+            # Host time is no work that others could do: a delay would be gone, not shared.
+            ideal[edge] = even if what == "gpu" else np.minimum(even, recorded[edge])
+            kind[edge] = code
     _spread(causes, of_ranks, ideal)
     for name, edge in _transfers(causes):
         if name not in kinds:
@@ -77,11 +79,11 @@ def _evened(of_ranks: list[dict[tuple[int, str, int], Lane]], what: str) -> list
     even = []
     for same in groups.values():
         takes = np.stack([lane.takes for lane in same])
-        known = (takes >= 0).all(axis=0)
+        known = (takes >= 0).all(axis=0) & (same[0].own == [lane.own for lane in same]).all(axis=0)
         if what == "gpu":
             typical = np.rint(takes.mean(axis=0)).astype(np.int64)
         else:
-            typical = np.median(takes, axis=0).astype(np.int64)
+            typical = np.sort(takes, axis=0)[(len(takes) - 1) // 2]
         even += [(lane.edge[known], typical[known]) for lane in same]
     return even
 
