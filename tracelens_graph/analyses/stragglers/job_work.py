@@ -11,16 +11,23 @@ import numpy as np
 
 from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.critical_path import steps_of
+from tracelens_graph.analyses.critical_path.path_nodes import segment_rows
 from tracelens_graph.analyses.critical_path.points import Edge, Role
 from tracelens_graph.analyses.critical_path.rerun import Lane, in_order, lanes, weights
+from tracelens_graph.analyses.diagnosis.finding import brief
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
+from tracelens_graph.analyses.stragglers.rank_work import HostLabels
+from tracelens_graph.analyses.stragglers.reasons import LARGER, MORE, OF_STATE, SLOWER, around
 from tracelens_graph.analyses.stragglers.slowdown import Work
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.utils.arrays import Codes, Mask, Ns
 
 COMPUTATION, HOST = "computation", "host"
+
+MORE_OFTEN = 1.05
+"""What runs more often than this many times as often as on the median rank is more work."""
 
 
 def work_of_job(causes: Causes) -> Work:
@@ -66,7 +73,43 @@ def work_of_job(causes: Causes) -> Work:
         begin_ns=begin,
         steps=max(len(steps.number), 1),
         notes=causes.notes,
+        explain=lambda worker, code: _explained(causes, recorded - ideal, kind == code, worker, kinds[code]),
     )
+
+
+def _explained(causes: Causes, excess: Ns, of_kind: Mask, worker: int, kind: str) -> tuple[str, str]:
+    """How the operations of a kind on a rank differ from even ones, and the work with most of that."""
+    edge = np.flatnonzero(of_kind & (causes.ordinal[causes.after] == worker) & (excess > 0))
+    if not len(edge):
+        return "", ""
+    core = causes.core(worker)
+    row = segment_rows(causes, edge, causes.time[causes.before[edge]], causes.time[causes.after[edge]])
+    codes, place = np.unique(np.where(row >= 0, core.columns.name[row], -1), return_inverse=True)
+    sums = np.bincount(place, excess[edge])
+    at = np.flatnonzero(place == int(sums.argmax()))
+    longest = int(row[at[np.argmax(excess[edge[at]])]])
+    what = brief(core.names[codes[int(sums.argmax())]]) + around(core, longest) if longest >= 0 else ""
+    if kind == HOST:
+        return (OF_STATE.get(HostLabels(core).label(longest)[0], "python") if longest >= 0 else "unrecorded"), what
+    if kind != COMPUTATION:
+        return "slow_transfers", f"{kind}: {what}"
+    return _of_computation(causes, worker, longest), what
+
+
+def _of_computation(causes: Causes, worker: int, row: int) -> str:
+    """How the kernels like one differ from those of all ranks: in number, in the sizes of their inputs, or in time."""
+    counts, inputs = [], []
+    for ordinal in range(len(causes.traces)):
+        core, name = causes.core(ordinal), causes.core(worker).names[causes.core(worker).columns.name[row]]
+        c, rows = core.columns, causes.ranks[ordinal].gpu_rows
+        rows = rows[np.array([one == name for one in core.names], bool)[c.name[rows]]]
+        owner = c.owner[rows][c.owner[rows] >= 0]
+        counts.append(len(rows))
+        inputs.append({core.argsets[one][0] for one in np.unique(c.argset[owner]).tolist() if one >= 0})
+    if counts[worker] > MORE_OFTEN * float(np.median(counts)):
+        return MORE
+    others = [one for ordinal, one in enumerate(inputs) if ordinal != worker and one]
+    return LARGER if others and inputs[worker] not in others else SLOWER
 
 
 def _evened(of_ranks: list[dict[tuple[int, str, int], Lane]], what: str) -> list[tuple[np.ndarray, Ns]]:

@@ -85,7 +85,7 @@ class HostLabels:
             np.add.at(sums, place, length)
             best: dict[Label, int] = {}
             for one, ns in zip(rows.tolist(), sums.tolist(), strict=True):
-                spent = found.setdefault(label := self._label(one), Spent())
+                spent = found.setdefault(label := self.label(one), Spent())
                 spent.ns += ns
                 if ns > best.get(label, 0):
                     best[label], spent.row = ns, one
@@ -104,7 +104,8 @@ class HostLabels:
             solid = (inside[low:high] >= 0) & (end > begin)
             yield inside[low:high][solid], (end - begin)[solid], begin[solid]
 
-    def _label(self, row: int) -> Label:
+    def label(self, row: int) -> Label:
+        """The state and the name of a call."""
         if row not in self._labels:
             c = self._core.columns
             kind, name = Kind(int(c.kind[row])), self._core.names[c.name[row]]

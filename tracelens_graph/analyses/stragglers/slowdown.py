@@ -9,13 +9,19 @@ times that they took, over that of the ideal job. A worker has the lower one of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.critical_path.causes import Causes
+from tracelens_graph.analyses.critical_path.critical_path import causes_of
 from tracelens_graph.analyses.critical_path.rerun import forward
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.errors import AnalysisError
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
@@ -23,6 +29,9 @@ from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 
 SLOWEST_SHARE = 0.03
 """Share of the workers that M_W repairs."""
+
+WORTH_A_REASON = 0.01
+"""Excess from which a slowdown is explained."""
 
 SLOWDOWN = TableSchema(
     "slowdown",
@@ -40,6 +49,14 @@ SLOWDOWN = TableSchema(
             figure="slowdown",
         ),
         "lost_ms": Column("what a step takes longer than the ideal one for it", "ms", heading="lost ms", drop_priority=1),
+        "reason": Column.text(
+            "of a worker that takes at least 1 % longer the type of operations with most of that, and how they differ",
+            heading="reason",
+            drop_priority=0,
+        ),
+        "what": Column.text(
+            "the calls, kernels or transfers with most of it, and where they stand", heading="what", wraps=True
+        ),
     },
 )
 
@@ -62,6 +79,7 @@ class Work:
         begin_ns: when the steps begin.
         steps: how many steps lie one behind the other up to those ends.
         notes: what a reader must know.
+        explain: the reason and the work with most of the excess of a type of operations of a worker, by their places.
     """
 
     before: Rows
@@ -81,6 +99,7 @@ class Work:
     begin_ns: int = 0
     steps: int = 1
     notes: Sequence[str] = ()
+    explain: Callable[[int, int], tuple[str, str]] | None = None
 
     def length_ns(self, kept: Mask) -> float:
         """Mean length of a step in which some edges keep their recorded times, and all others the ideal ones."""
@@ -149,6 +168,37 @@ class Slowdown:
             return None
         return self._share_without(self.work.stage[self.work.worker] == max(self.stages))
 
+    def why(self, worker: int) -> tuple[str, str]:
+        """The reason of a worker's slowdown, and the work with most of it; empty where it is below 1 %."""
+        if self.workers[worker] < 1 + WORTH_A_REASON:
+            return "", ""
+        work = self.work
+        kinds = [kind for kind in range(len(work.kinds)) if (work.kind[work.worker == worker] == kind).any()]
+        alone = {kind: self._with_only((work.worker == worker) & (work.kind == kind)) for kind in kinds}
+        kind = max(alone, key=lambda one: alone[one])
+        return work.explain(worker, kind) if work.explain is not None else (work.kinds[kind], "")
+
+    def culprits(self) -> list[int]:
+        """Places of the workers that account for most of the excess, the slowest first.
+
+        These are the ones with at least half the excess of the slowest, from 1 % of the ideal job on.
+        """
+        order = np.argsort(-self.workers, kind="stable")
+        least = max(WORTH_A_REASON, 0.5 * float(self.workers.max() - 1))
+        return [at for at in order.tolist() if self.workers[at] - 1 >= least]
+
+    def line(self) -> str:
+        """S, and which workers account for it, in a sentence."""
+        text = f"slowdown: {self.job:.2f} times the ideal job, in which ranks have even work"
+        found = self.culprits()
+        if self.job < 1 + WORTH_A_REASON or not found:
+            return text
+        names = [f"{self.work.workers[at]} alone {self.workers[at]:.2f}" for at in found[:3]]
+        more = f" and {len(found) - 3:,} more" if len(found) > 3 else ""
+        reason, what = self.why(found[0])
+        because = f": {reason.replace('_', ' ')}{f' ({what})' if what else ''}" if reason else ""
+        return f"{text}; {', '.join(names)}{more}{because}"
+
     def _with_only(self, kept: Mask) -> float:
         return self.work.length_ns(kept) / self.ideal_ns
 
@@ -170,12 +220,17 @@ class Slowdown:
         work = self.work
         for at in np.argsort(-self.workers, kind="stable").tolist():
             where = {"stage": int(work.stage[at]), "dp_rank": int(work.dp_rank[at])} if len(self.stages) > 1 else {}
-            rows.append(self._row("worker", work.workers[at], float(self.workers[at]), **where))
+            reason, what = self.why(at)
+            rows.append(self._row("worker", work.workers[at], float(self.workers[at]), **where) | {
+                "reason": reason, "what": what
+            })
         return SLOWDOWN.of_records(rows, "Slowdown against even work", [*self.measures(), *work.notes])
 
     def _row(self, of: str, name: str, slowdown: float, **where: int) -> dict[str, object]:
-        lost = (slowdown - 1) * self.ideal_ns / 1e6
-        return {"of": of, "name": name, "stage": None, "dp_rank": None, "slowdown": slowdown, "lost_ms": lost} | where
+        return {
+            "of": of, "name": name, "stage": None, "dp_rank": None, "slowdown": slowdown,
+            "lost_ms": (slowdown - 1) * self.ideal_ns / 1e6, "reason": "", "what": "", **where,
+        }  # fmt: skip
 
     def measures(self) -> list[str]:
         """M_W and M_S in words."""
@@ -200,3 +255,27 @@ class Slowdown:
 
 def _slowest(found: dict[str, float] | dict[int, float]) -> Iterator[tuple[object, float]]:
     return iter(sorted(found.items(), key=lambda one: -one[1]))
+
+
+def slowdown(ranks: Any, matched: MatchedCollectives | None = None) -> Slowdown:
+    """How much slower a job is than with even work.
+
+    Args:
+        ranks: the traces of its ranks, loaded whole; or the path of a parquet file with one row per operation of a
+            job, see `work_of_parquet`.
+        matched: which collectives of the ranks are one; by default they are matched.
+
+    Raises:
+        AnalysisError: there is one rank alone, or no GPU work.
+        MissingExtraError: pyarrow is not installed, and the operations are in a parquet file.
+        TraceError: a parquet file holds no operations.
+    """
+    from tracelens_graph.analyses.stragglers.job_work import work_of_job
+    from tracelens_graph.analyses.stragglers.operations import work_of_parquet
+
+    if isinstance(ranks, str | Path):
+        return Slowdown(work_of_parquet(str(ranks)))
+    causes = ranks if isinstance(ranks, Causes) else causes_of(ranks, matched)
+    if len(causes.traces) < 2:
+        raise AnalysisError("slowdown: there is one rank, and ranks are compared with one another")
+    return Slowdown(work_of_job(causes))
