@@ -171,9 +171,9 @@ _LEAST_OFTEN = 3
 
 
 def _by_order(core: Core, queue: GpuQueue) -> Pairs:
-    """Waits of a trace that records none: communication waits for the work launched before it, and work for communication.
+    """Waits of a trace that records none: communication waits for the work launched before it.
 
-    The latter counts where it holds each time that a stream communicates in one kind.
+    The work launched behind it waits for it where that holds each time that a stream communicates in one kind.
     """
     order = queue.by_launch
     communicates = queue.communicates[order]

@@ -7,22 +7,26 @@ median. Host time between two calls takes the median of equal stretches; the pub
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 
 from tracelens_graph.analyses.critical_path.causes import Causes
+from tracelens_graph.analyses.critical_path.causes import causes as causes_of_ranks
 from tracelens_graph.analyses.critical_path.critical_path import steps_of
-from tracelens_graph.analyses.critical_path.path_nodes import segment_rows
 from tracelens_graph.analyses.critical_path.points import Edge, Role
 from tracelens_graph.analyses.critical_path.rerun import Lane, in_order, lanes, weights
 from tracelens_graph.analyses.diagnosis.finding import brief
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
-from tracelens_graph.analyses.stragglers.rank_work import HostLabels
-from tracelens_graph.analyses.stragglers.reasons import LARGER, MORE, OF_STATE, SLOWER, around
+from tracelens_graph.analyses.stragglers.rank_work import HostLabels, pipelines
+from tracelens_graph.analyses.stragglers.reasons import EXPLAINED_PERCENT, LARGER, LINK, MORE, OF_STATE, SLOWER, around
 from tracelens_graph.analyses.stragglers.slowdown import Work
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collectives import collectives_of
-from tracelens_graph.utils.arrays import Codes, Mask, Ns
+from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.utils.arrays import Ns, Rows
 
 COMPUTATION, HOST = "computation", "host"
 
@@ -73,27 +77,43 @@ def work_of_job(causes: Causes) -> Work:
         begin_ns=begin,
         steps=max(len(steps.number), 1),
         notes=causes.notes,
-        explain=lambda worker, code: _explained(causes, recorded - ideal, kind == code, worker, kinds[code]),
+        explain=lambda worker, code: _explained(
+            causes,
+            recorded - ideal,
+            np.flatnonzero((kind == code) & (causes.ordinal[causes.after] == worker)),
+            worker,
+            kinds[code],
+        ),
     )
 
 
-def _explained(causes: Causes, excess: Ns, of_kind: Mask, worker: int, kind: str) -> tuple[str, str]:
-    """How the operations of a kind on a rank differ from even ones, and the work with most of that."""
-    edge = np.flatnonzero(of_kind & (causes.ordinal[causes.after] == worker) & (excess > 0))
+def _explained(causes: Causes, excess: Ns, edge: Rows, worker: int, kind: str) -> tuple[str, str]:
+    """How some operations of a kind on a rank differ from even ones, and the work with most of that."""
+    edge = edge[excess[edge] > 0]
     if not len(edge):
         return "", ""
+    if kind == HOST:
+        return _of_host(causes, int(edge[np.argmax(excess[edge])]), worker)
     core = causes.core(worker)
-    row = segment_rows(causes, edge, causes.time[causes.before[edge]], causes.time[causes.after[edge]])
-    codes, place = np.unique(np.where(row >= 0, core.columns.name[row], -1), return_inverse=True)
+    row = causes.row[causes.after[edge]]
+    codes, place = np.unique(core.columns.name[row], return_inverse=True)
     sums = np.bincount(place, excess[edge])
     at = np.flatnonzero(place == int(sums.argmax()))
     longest = int(row[at[np.argmax(excess[edge[at]])]])
-    what = brief(core.names[codes[int(sums.argmax())]]) + around(core, longest) if longest >= 0 else ""
-    if kind == HOST:
-        return (OF_STATE.get(HostLabels(core).label(longest)[0], "python") if longest >= 0 else "unrecorded"), what
+    what = brief(core.names[codes[int(sums.argmax())]]) + around(core, longest)
     if kind != COMPUTATION:
-        return "slow_transfers", f"{kind}: {what}"
+        return LINK, f"{kind}: {what}"
     return _of_computation(causes, worker, longest), what
+
+
+def _of_host(causes: Causes, edge: int, worker: int) -> tuple[str, str]:
+    """What the host of a rank did on an edge most of the time."""
+    core, shift = causes.core(worker), causes.on_clock(worker, 0)
+    span = (int(causes.time[point[edge]]) - shift for point in (causes.before, causes.after))
+    spent = HostLabels(core).within(*span)
+    (state, _), most = max(spent.items(), key=lambda one: one[1].ns)
+    row = most.row
+    return OF_STATE.get(state, "op"), brief(core.names[core.columns.name[row]]) + around(core, row) if row >= 0 else ""
 
 
 def _of_computation(causes: Causes, worker: int, row: int) -> str:
@@ -163,27 +183,70 @@ def _transfers(causes: Causes) -> list[tuple[str, np.ndarray]]:
     return [(str(key[0]), np.array(edges)) for key, edges in groups.items()]
 
 
-def pipelines(matched: MatchedCollectives) -> tuple[Codes, Codes]:
-    """For each rank the number of its pipeline, and its stage there.
+@dataclass(frozen=True)
+class Origin:
+    """Where a delay began: the rank, a word of `REASONS`, and the work with most of it."""
 
-    Ranks that transfers join, directly or over others, are of one pipeline. Its stages are in the order in which they
-    first send something: a stage sends when it has received and computed.
+    ordinal: int
+    word: str
+    what: str
+
+
+class Origins:
+    """Where delays of ranks began, however many transfers and collectives away.
+
+    Args:
+        traces: the ranks.
+        matched: which of their collectives are one.
     """
-    count = len(matched.ranks)
-    number = list(range(count))
-    sends: Mask = np.array([kind in POINT_TO_POINT for kind in matched.kind], bool)
-    first = np.full(count, np.iinfo(np.int64).max)
-    for collective in np.flatnonzero(sends).tolist():
-        parts = matched.parts_of(collective)
-        one, *others = matched.trace[parts].tolist()
-        joined = {number[other] for other in others}
-        number = [number[one] if at in joined else at for at in number]
-        for part in parts.tolist():
-            if matched.parts.collective(part).kind == "send":
-                rank = int(matched.trace[part])
-                first[rank] = min(first[rank], int(matched.last_start_ns[collective]))
-    pipeline = np.unique(np.array(number), return_inverse=True)[1]
-    stage = np.zeros(count, np.int64)
-    for _, of in positions_by(pipeline):
-        stage[of[np.lexsort((of, first[of]))]] = np.arange(len(of))
-    return pipeline, stage
+
+    def __init__(self, traces: TraceSet, matched: MatchedCollectives) -> None:
+        self._traces, self._matched = traces, matched
+
+    @cached_property
+    def _causes(self) -> Causes:
+        return causes_of_ranks(self._traces, self._matched)
+
+    @cached_property
+    def _work(self) -> Work:
+        return work_of_job(self._causes)
+
+    @cached_property
+    def _excess(self) -> Ns:
+        return self._work.recorded - self._work.ideal
+
+    def of(self, ordinal: int, row: int, late_ns: int) -> Origin | None:
+        """Where the delay of a GPU event began; None where no excess on the way to it accounts for it.
+
+        The way goes back over what bound each point, up to where all ranks met.
+
+        Args:
+            ordinal: place of the rank.
+            row: the GPU event.
+            late_ns: how late it is.
+        """
+        causes, work = self._causes, self._work
+        met = len(causes.time) - len(causes.collective)
+        rank = causes.ranks[ordinal]
+        point = int(causes.first_point[ordinal] + rank.gpu_start[np.searchsorted(rank.gpu_rows, row)])
+        passed: dict[tuple[int, int], list[int]] = {}
+        sums: dict[tuple[int, int], int] = {}
+        total = 0
+        while total < late_ns and (edge := int(causes.binding[point])) >= 0:
+            kind = int(work.kind[edge])
+            if kind >= 0 and (more := int(self._excess[edge])):
+                key = int(causes.ordinal[point]), kind
+                passed.setdefault(key, []).append(edge)
+                sums[key] = sums.get(key, 0) + more
+                total += more
+            point = int(causes.before[edge])
+            if point >= met and self._matched.count[causes.collective[point - met]] == len(self._traces):
+                break
+        if not sums:
+            return None
+        key = max(sums, key=lambda one: sums[one])
+        if sums[key] < EXPLAINED_PERCENT / 100 * late_ns:
+            return None
+        edges = np.array(passed[key])
+        word, what = _explained(causes, self._excess, edges, key[0], work.kinds[key[1]])
+        return Origin(key[0], word, what) if word else None

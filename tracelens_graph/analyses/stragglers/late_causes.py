@@ -8,6 +8,7 @@ same program, so the reason is the difference to the same stretch on the rank wi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,14 @@ from tracelens_graph.analyses.diagnosis.finding import percent
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.shared.grouping import first_rows
-from tracelens_graph.analyses.stragglers.lateness import DELAYS_ADD_UP
+from tracelens_graph.analyses.stragglers.job_work import Origin, Origins
+from tracelens_graph.analyses.stragglers.lateness import DELAYS_ADD_UP, in_words
 from tracelens_graph.analyses.stragglers.reasons import (
     EARLIER,
     EVEN,
     EVEN_NS,
+    OTHERS,
+    OWN,
     UNKNOWN,
     UNNAMED,
     Reason,
@@ -95,6 +99,9 @@ LATE_RANKS = TableSchema(
 )
 
 
+FOLLOWED = (OTHERS, OWN, UNKNOWN)
+"""Reasons that lie elsewhere, or in other programs: where the delay began is looked for."""
+
 MOST_EXPLAINED = 2_000
 """So many late arrivals are explained, the latest first."""
 
@@ -143,7 +150,7 @@ def _explained(
     order = order[last[order] >= 0]
     if numbers is not None:
         order = order[np.isin(order, list(numbers))]
-    arrivals = Arrivals(figures, traces)
+    arrivals, origins = Arrivals(figures, traces), Origins(traces, m)
     rows: list[dict[str, Any]] = []
     beyond = 0
     for collective in order.tolist():
@@ -154,11 +161,25 @@ def _explained(
         elif late_ns >= EVEN_NS and arrivals.is_known(collective, ordinal):
             late = arrivals.stretch(collective, ordinal, late_ns)
             reason, median = reason_of(arrivals, late), late.median.rank.ordinal
+            if reason.word in FOLLOWED and late.blamed.rank.on_gpu:
+                row = late.blamed.rank.first_row(collective)
+                reason = _followed(arrivals, reason, origins.of(ordinal, row, late_ns), ordinal)
         row = _row(arrivals, collective, ordinal, late_ns, median, reason)
         rows.append(row if numbers is None else row | {"collective": numbers[collective]})
     if not beyond:
         return rows, []
     return rows, [f"{beyond:,} late arrivals are not explained, only the latest {MOST_EXPLAINED:,}"]
+
+
+def _followed(arrivals: Arrivals, reason: Reason, origin: Origin | None, ordinal: int) -> Reason:
+    """The reason of a late arrival where the delay began: on the late rank, or on one that it waited for."""
+    if origin is None:
+        return reason
+    if origin.ordinal == ordinal:
+        return replace(reason, word=origin.word, what=origin.what)
+    name = arrivals.traces[origin.ordinal].name
+    because = in_words({"reason": origin.word, "what": origin.what})
+    return replace(reason, word=OTHERS, what=f"waited for {name}: {because}")
 
 
 def _row(

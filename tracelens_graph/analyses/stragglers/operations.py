@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 
 from tracelens_graph.analyses.stragglers.slowdown import Work
-from tracelens_graph.errors import TraceError, MissingExtraError
+from tracelens_graph.errors import MissingExtraError, TraceError
 from tracelens_graph.graph.arrays import distinct, positions_by
 from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 
 COLUMNS = ("dp_rank", "stage", "step", "optype", "start_ts", "duration", "seq_id", "mc", "gmc")
 
 _TRANSFERS = ("forward-send", "forward-recv", "backward-send", "backward-recv")
+_TYPES = {name: f"{name.partition('-')[0]}-pp-comm" for name in _TRANSFERS}
 _PARAMETERS, _CLIP, _EMBEDDING = "params-all-gather", "optimizer-clip-main-grad", "embedding-grads-all-reduce"
 _WITHIN_WORKER = "layernorm-grads-all-reduce"
 """Its peers are tensor-parallel ranks, of which one stands for all."""
@@ -68,7 +70,9 @@ def _work(columns: Mapping[str, np.ndarray], kinds: np.ndarray, name: str) -> Wo
     whole = {one: columns[one].astype(np.int64)[order] for one in ("dp_rank", "stage", "step", "seq_id", "mc", "gmc")}
     start, kind = ns["start_ts"][order], kinds[order]
     end = start + ns["duration"][order]
-    names, code = np.unique(kind, return_inverse=True)
+    # Both ends of a transfer are of one type, as published.
+    types = np.array([_TYPES.get(one, one) for one in kind.tolist()])
+    names, code = np.unique(types, return_inverse=True)
     dp, stage, step = whole["dp_rank"], whole["stage"], whole["step"]
     group = _peers(kind, whole)
     communicates = group >= 0
@@ -78,7 +82,7 @@ def _work(columns: Mapping[str, np.ndarray], kinds: np.ndarray, name: str) -> Wo
     np.maximum.at(met, group[communicates], start[communicates])
     takes = end - start
     takes[communicates] = np.maximum(end[communicates] - met[group[communicates]], 0)
-    ideal = _ideal(takes, code, communicates)
+    ideal = _ideal(takes, np.unique(kind, return_inverse=True)[1], communicates)
     # Points: starts, ends, and where all peers have come.
     begins, ends, there = np.arange(count), count + np.arange(count), 2 * count + group
     alone, joint = np.flatnonzero(~communicates), np.flatnonzero(communicates)
@@ -148,7 +152,7 @@ def _waits(kind: np.ndarray, communicates: Mask, of: Mapping[str, np.ndarray]) -
     for _, rows in positions_by(place.reshape(-1)):
         for name in np.unique(stream[rows]):
             lane = rows[stream[rows] == name].tolist()
-            found += zip(lane, lane[1:], strict=False)
+            found += pairwise(lane)
         by = {name: rows[kind[rows] == name] for name in np.unique(kind[rows]).tolist()}
         none = rows[:0]
         for way, edge in (("forward", 0), ("backward", last_chunk)):
@@ -164,9 +168,7 @@ def _waits(kind: np.ndarray, communicates: Mask, of: Mapping[str, np.ndarray]) -
     return pairs[:, 0], pairs[:, 1]
 
 
-def _around(
-    rows: Rows, by: Mapping[str, Rows], stream: np.ndarray, chunk: np.ndarray
-) -> list[tuple[int, int]]:  # fmt: skip
+def _around(rows: Rows, by: Mapping[str, Rows], stream: np.ndarray, chunk: np.ndarray) -> list[tuple[int, int]]:
     """What parameters, gradients and the optimizer of a worker wait for, and what waits for them."""
     none = rows[:0]
     forward, backward = by.get("forward" + _COMPUTE, none), by.get("backward" + _COMPUTE, none)

@@ -43,6 +43,7 @@ that transfers join, where at least the second share of the kernels of either is
 
 EARLIER, EVEN, UNKNOWN, OWN = "earlier", "even", "unknown", "own_work"
 SLOWER, LARGER, MORE, OTHERS = "slower_kernels", "other_inputs", "more_gpu_work", "other_collective"
+LINK = "slow_transfers"
 
 OF_STATE: Mapping[int, str] = {
     DATA_LOADER: "data_loader", PROFILER: "profiler", SYNCHRONIZATION: "synchronization",
@@ -74,6 +75,7 @@ REASONS: Mapping[str, str] = {
     LARGER: "the same kernels took longer, on inputs of other sizes",
     MORE: "GPU work that the median rank did not have",
     OTHERS: "a collective or transfer with other ranks",
+    LINK: "transfers that take longer than equal ones",
     OWN: "its own work: the two ranks run different programs, as two ends of a transfer do",
     EARLIER: "it was late already: at the collective before, when its step began, or when its recording began",
     EVEN: "no more than ranks differ anyhow",

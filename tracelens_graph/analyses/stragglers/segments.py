@@ -15,9 +15,8 @@ from functools import cached_property
 import numpy as np
 
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
 from tracelens_graph.analyses.stragglers.chains import Chain
-from tracelens_graph.analyses.stragglers.rank_work import RankWork, SharedEnds
+from tracelens_graph.analyses.stragglers.rank_work import RankWork, SharedEnds, pipelines
 from tracelens_graph.graph.trace_set import TraceSet
 
 
@@ -183,10 +182,5 @@ class Arrivals:
 
     @cached_property
     def pipeline(self) -> list[int]:
-        """For each rank a number; those that transfers join, directly or over others, have the same one."""
-        number = list(range(len(self.ranks)))
-        transfers = [at for at, kind in enumerate(self._m.kind) if kind in POINT_TO_POINT]
-        for one, *others in {tuple(self._m.trace[self._m.parts_of(at)].tolist()) for at in transfers}:
-            joined = {number[other] for other in others}
-            number = [number[one] if at in joined else at for at in number]
-        return number
+        """For each rank the number of its pipeline; see `pipelines`."""
+        return pipelines(self._m)[0].tolist()

@@ -48,7 +48,9 @@ SLOWDOWN = TableSchema(
             drop_priority=0,
             figure="slowdown",
         ),
-        "lost_ms": Column("what a step takes longer than the ideal one for it", "ms", heading="lost ms", drop_priority=1),
+        "lost_ms": Column(
+            "what a step takes longer than the ideal one for it", "ms", heading="lost ms", drop_priority=1
+        ),
         "reason": Column.text(
             "of a worker that takes at least 1 % longer the type of operations with most of that, and how they differ",
             heading="reason",
@@ -193,11 +195,22 @@ class Slowdown:
         found = self.culprits()
         if self.job < 1 + WORTH_A_REASON or not found:
             return text
+        stage = self._stage_of(found)
         names = [f"{self.work.workers[at]} alone {self.workers[at]:.2f}" for at in found[:3]]
         more = f" and {len(found) - 3:,} more" if len(found) > 3 else ""
         reason, what = self.why(found[0])
+        if stage is not None:
+            names, more = [f"stage {stage} of {len(self.stages)} alone {self.stages[stage]:.2f}"], ""
+            reason = f"uneven stages, {reason}"
         because = f": {reason.replace('_', ' ')}{f' ({what})' if what else ''}" if reason else ""
         return f"{text}; {', '.join(names)}{more}{because}"
+
+    def _stage_of(self, workers: Sequence[int]) -> int | None:
+        """The stage whose workers these are, all of several; None for any others."""
+        stages = {int(self.work.stage[at]) for at in workers}
+        stage = stages.pop()
+        count = int((self.work.stage == stage).sum())
+        return None if stages or len(self.stages) < 2 or not 1 < count == len(workers) else stage
 
     def _with_only(self, kept: Mask) -> float:
         return self.work.length_ns(kept) / self.ideal_ns
@@ -221,9 +234,10 @@ class Slowdown:
         for at in np.argsort(-self.workers, kind="stable").tolist():
             where = {"stage": int(work.stage[at]), "dp_rank": int(work.dp_rank[at])} if len(self.stages) > 1 else {}
             reason, what = self.why(at)
-            rows.append(self._row("worker", work.workers[at], float(self.workers[at]), **where) | {
-                "reason": reason, "what": what
-            })
+            rows.append(
+                self._row("worker", work.workers[at], float(self.workers[at]), **where)
+                | {"reason": reason, "what": what}
+            )
         return SLOWDOWN.of_records(rows, "Slowdown against even work", [*self.measures(), *work.notes])
 
     def _row(self, of: str, name: str, slowdown: float, **where: int) -> dict[str, object]:
