@@ -142,6 +142,7 @@ _OF_RANKS = (
     "unmatched_collectives",
     "late_ranks",
     "late_arrivals",
+    "slowdown",
 )
 OTHER_TABLES = {
     "attribution": ("tracelens-graph attribution TRACE --level module", 'tlg.attribution(g, level="module")'),

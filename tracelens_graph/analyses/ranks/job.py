@@ -14,6 +14,7 @@ from tracelens_graph.analyses.ranks.rank_tables import balance_table, rank_steps
 from tracelens_graph.analyses.stragglers.late_causes import late_arrivals, late_ranks
 from tracelens_graph.analyses.stragglers.lateness import Lateness, lateness, why_late
 from tracelens_graph.analyses.stragglers.reasons import OTHERS, UNNAMED
+from tracelens_graph.analyses.stragglers.slowdown import SLOWDOWN, Slowdown, slowdown
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.perf.devices import Architecture, architecture
@@ -24,8 +25,11 @@ TABLES = (
     "rank_times", "rank_balance", "collective_kinds", "rank_collectives", "rank_steps", "unmatched_collectives",
 )  # fmt: skip
 """Tables for which lean graphs suffice."""
-LATE_TABLES = ("late_ranks", "late_arrivals")
+LATE_TABLES = ("late_ranks", "late_arrivals", "slowdown")
 """Tables that need whole graphs."""
+
+MOST_EVENTS = 2_000_000
+"""So many events of all ranks are replayed for a line on the screen."""
 
 
 class Job:
@@ -65,6 +69,23 @@ class Job:
             return ""
         return why_late(self.table("late_ranks"), self.figures, self.lateness.late)
 
+    @cached_property
+    def slowdown(self) -> Slowdown | None:
+        """How much slower the job is than with even work, over the whole recording; None where graphs are lean.
+
+        None as well without GPU work, and where ranks share no collective.
+        """
+        whole = self._whole
+        if whole is None or len(whole) < 2 or not len(self.matched) or not all(len(one.core.gpu_rows) for one in whole):
+            return None
+        return slowdown(whole, self.matched.whole)
+
+    @property
+    def slowdown_line(self) -> str:
+        """The same as one line; empty where nothing is known of it, or where many events make it take long."""
+        events = sum(len(one.core.columns) for one in self._whole or ())
+        return self.slowdown.line() if events <= MOST_EVENTS and self.slowdown is not None else ""
+
     @property
     def repairable(self) -> int | None:
         """Place of the late rank, where something that it did itself on host or GPU made it late; else None.
@@ -92,6 +113,11 @@ class Job:
             why = {
                 "late_ranks": lambda: late_ranks(self.table("late_arrivals"), self.figures),
                 "late_arrivals": lambda: self._late_arrivals(whole),
+                "slowdown": lambda: (
+                    SLOWDOWN.empty("Slowdown against even work", ["no GPU work of all ranks, or nothing that they share"])
+                    if self.slowdown is None
+                    else self.slowdown.table()
+                ),
             }
         return {
             "rank_times": lambda: times_table(self.figures),

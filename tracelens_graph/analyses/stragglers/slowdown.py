@@ -57,7 +57,10 @@ SLOWDOWN = TableSchema(
             drop_priority=0,
         ),
         "what": Column.text(
-            "the calls, kernels or transfers with most of it, and where they stand", heading="what", wraps=True
+            "the calls, kernels or transfers with most of it, and where they stand",
+            heading="what",
+            drop_priority=0,
+            wraps=True,
         ),
     },
 )
@@ -248,12 +251,12 @@ class Slowdown:
 
     def measures(self) -> list[str]:
         """M_W and M_S in words."""
-        found = []
-        if self.by_workers is not None:
-            found.append(f"M_W: {100 * self.by_workers:.0f} % of the excess goes with the slowest 3 % of the workers")
-        if self.by_last_stage is not None:
-            found.append(f"M_S: {100 * self.by_last_stage:.0f} % of it goes with the last stage")
-        return found
+        of = {"M_W": (self.by_workers, "the slowest 3 % of the workers"), "M_S": (self.by_last_stage, "the last stage")}
+        return [
+            f"{name}: {round(100 * share)} % of the excess goes with {whom}"
+            for name, (share, whom) in of.items()
+            if share is not None
+        ]
 
     def heat_map(self) -> Table:
         """The slowdown of each worker: a row per pipeline stage, a column per data-parallel rank."""
