@@ -135,7 +135,9 @@ def ranks(
             "job"
         )
     if files[0].endswith(OPERATIONS):
-        refuse((len(files) > 1 or window != WindowChoice(), f"{files[0]}: operations of a job are one file, taken whole"))
+        refuse(
+            (len(files) > 1 or window != WindowChoice(), f"{files[0]}: operations of a job are one file, taken whole")
+        )
         answer_operations(files[0], table, top, outputs)
         return
     job, ranked = _job(files, window, table, device, not recorded_clocks, scheduler)

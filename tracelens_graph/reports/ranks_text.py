@@ -147,7 +147,12 @@ _ON_PAGE = {"rank_times": "Of a step", "collective_kinds": "Collectives", "rank_
 
 def ranks_json(job: Job) -> str:
     """The ranks as one JSON object: the headline, stragglers, notes, and all tables."""
-    about = {"headline": headline(job), "late": late_lines(job), "slowdown": job.slowdown_line, "notes": job.matched.notes}
+    about = {
+        "headline": headline(job),
+        "late": late_lines(job),
+        "slowdown": job.slowdown_line,
+        "notes": job.matched.notes,
+    }
     return document(job.matched.ranks, about, job.tables())
 
 
@@ -163,7 +168,11 @@ def ranks_markdown(job: Job, rows: int = 20) -> str:
         job: the ranks.
         rows: rows of each table; 0 for all.
     """
-    blocks = [f"## {escape(head(job))}", f"**{escape(headline(job))}**", *map(escape, (*late_lines(job), *slowdown_lines(job)))]
+    blocks = [
+        f"## {escape(head(job))}",
+        f"**{escape(headline(job))}**",
+        *map(escape, (*late_lines(job), *slowdown_lines(job))),
+    ]
     blocks += [
         f"### {title}\n\n{table_markdown(first_rows(job.table(name), rows))}" for name, title in _ON_PAGE.items()
     ]

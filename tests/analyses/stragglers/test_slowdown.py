@@ -14,6 +14,7 @@ from simulated_jobs import Cause, Job, simulated, write
 import tracelens_graph as tlg
 from corpus import CORPUS, needs_corpus
 from tracelens_graph.analyses.stragglers.operations import COLUMNS
+from tracelens_graph.analyses.stragglers.reasons import OTHERS, UNNAMED
 from tracelens_graph.errors import TraceError
 
 pytest.importorskip("pyarrow")
@@ -123,3 +124,26 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "job.parquet").write_bytes(b"PAR1")
     with pytest.raises(TraceError, match=r"job\.parquet: no parquet file"):
         tlg.slowdown(tmp_path / "job.parquet")
+
+
+# --- delays that arrive through chains -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("job", "culprit", "reason"),
+    [
+        (Job(ranks=2, pipeline=2, causes=(Cause("python", (1,), us=6000),)), 1, "python"),
+        (Job(ranks=4, pipeline=4, causes=(Cause("python", (2,), us=6000),)), 2, "python"),
+        (Job(ranks=8, pipeline=4, causes=(Cause("data_loader", (0,), us=8000),)), 0, "data_loader"),
+        (Job(ranks=8, pipeline=8, causes=(Cause("slower_kernels", (6,), factor=2.0),)), 6, "slower_kernels"),
+        (Job(ranks=8, pipeline=4, tensor=2, causes=(Cause("op", (5,), us=6000),)), 5, "op"),
+    ],
+)
+def test_victims_in_pipelines_are_not_blamed(job: Job, culprit: int, reason: str, tmp_path: Path) -> None:
+    rows = tlg.rank_tables(tlg.load_set(write(job, tmp_path)))["late_ranks"].records()
+    named = [row for row in rows if row["reason"] not in (*UNNAMED, OTHERS)]
+    assert {(row["rank"], row["reason"]) for row in named} == {(culprit, reason)}
+    assert sum(row["new_ms"] for row in named) > 10
+    followed = [row for row in rows if row["what"].startswith("waited for ")]
+    assert followed
+    assert all(row["what"].startswith(f"waited for rank{culprit}: ") for row in followed)

@@ -5,7 +5,7 @@ A repaired rank is one without its delays: what takes longer on it than on all o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -190,7 +190,10 @@ class Lane:
     own: np.ndarray
 
 
-def lanes(causes: Causes, ordinal: int) -> dict[tuple[int, str, int], Lane]:
+Lanes = Mapping[tuple[int, str, int], Lane]
+
+
+def lanes(causes: Causes, ordinal: int) -> Lanes:
     """(step, host or GPU, place among the threads or streams) -> what was done there, in the order of time."""
     core, c = causes.core(ordinal), causes.core(ordinal).columns
     points = np.flatnonzero((causes.ordinal == ordinal) & (causes.row >= 0) & (causes.role != Role.begin))

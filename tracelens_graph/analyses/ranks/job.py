@@ -114,7 +114,9 @@ class Job:
                 "late_ranks": lambda: late_ranks(self.table("late_arrivals"), self.figures),
                 "late_arrivals": lambda: self._late_arrivals(whole),
                 "slowdown": lambda: (
-                    SLOWDOWN.empty("Slowdown against even work", ["no GPU work of all ranks, or nothing that they share"])
+                    SLOWDOWN.empty(
+                        "Slowdown against even work", ["no GPU work of all ranks, or nothing that they share"]
+                    )
                     if self.slowdown is None
                     else self.slowdown.table()
                 ),

@@ -7,6 +7,7 @@ median. Host time between two calls takes the median of equal stretches; the pub
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +17,7 @@ from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.causes import causes as causes_of_ranks
 from tracelens_graph.analyses.critical_path.critical_path import steps_of
 from tracelens_graph.analyses.critical_path.points import Edge, Role
-from tracelens_graph.analyses.critical_path.rerun import Lane, in_order, lanes, weights
+from tracelens_graph.analyses.critical_path.rerun import Lane, Lanes, in_order, lanes, weights
 from tracelens_graph.analyses.diagnosis.finding import brief
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
@@ -26,6 +27,7 @@ from tracelens_graph.analyses.stragglers.slowdown import Work
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.graph.window import step_number
 from tracelens_graph.utils.arrays import Ns, Rows
 
 COMPUTATION, HOST = "computation", "host"
@@ -34,11 +36,12 @@ MORE_OFTEN = 1.05
 """What runs more often than this many times as often as on the median rank is more work."""
 
 
-def work_of_job(causes: Causes) -> Work:
+def work_of_job(causes: Causes, between_programs: bool = True) -> Work:
     """The operations of recorded ranks.
 
     Args:
         causes: the points of the ranks.
+        between_programs: spread work evenly also over ranks that run different programs, as stages of a pipeline do.
     """
     recorded = weights(causes)
     ideal = recorded.copy()
@@ -50,7 +53,8 @@ def work_of_job(causes: Causes) -> Work:
             # Host time is no work that others could do: a delay would be gone, not shared.
             ideal[edge] = even if what == "gpu" else np.minimum(even, recorded[edge])
             kind[edge] = code
-    _spread(causes, of_ranks, ideal)
+    if between_programs:
+        _spread(of_ranks, ideal)
     for name, edge in _transfers(causes):
         if name not in kinds:
             kinds.append(name)
@@ -132,26 +136,82 @@ def _of_computation(causes: Causes, worker: int, row: int) -> str:
     return LARGER if others and inputs[worker] not in others else SLOWER
 
 
-def _evened(of_ranks: list[dict[tuple[int, str, int], Lane]], what: str) -> list[tuple[np.ndarray, Ns]]:
+SAME_SHARE = 0.5
+"""A rank that does this share of the same as others, from the beginning and to the end, is compared with them in it."""
+
+
+def _evened(of_ranks: Sequence[Lanes], what: str) -> list[tuple[Rows, Ns]]:
     """Edges of lanes that do the same, and what they take where all take the same."""
-    groups: dict[tuple[int, tuple[str, ...]], list[Lane]] = {}
-    for found in of_ranks:
-        for place, lane in found.items():
-            if place[1] == what:
-                groups.setdefault((place[2], tuple(lane.names)), []).append(lane)
+    by_place: dict[int, dict[tuple[str, ...], dict[int, list[Lane]]]] = {}
+    for ordinal, found in enumerate(of_ranks):
+        for (_, of, place), lane in found.items():
+            if of == what:
+                same = by_place.setdefault(place, {}).setdefault(tuple(lane.names), {})
+                same.setdefault(ordinal, []).append(lane)
     even = []
-    for same in groups.values():
-        takes = np.stack([lane.takes for lane in same])
-        known = (takes >= 0).all(axis=0) & (same[0].own == [lane.own for lane in same]).all(axis=0)
-        if what == "gpu":
-            typical = np.rint(takes.mean(axis=0)).astype(np.int64)
-        else:
-            typical = np.sort(takes, axis=0)[(len(takes) - 1) // 2]
-        even += [(lane.edge[known], typical[known]) for lane in same]
+    for signatures in by_place.values():
+        joined: dict[tuple[str, ...], list[tuple[Lane, Rows]]] = {}
+        for names, ranks in signatures.items():
+            home, position = _home(names, len(ranks), signatures)
+            joined.setdefault(home, []).extend((lane, position) for lanes_of in ranks.values() for lane in lanes_of)
+        for home, members in joined.items():
+            even += _typical(members, len(home), what)
     return even
 
 
-def _spread(causes: Causes, of_ranks: list[dict[tuple[int, str, int], Lane]], ideal: Ns) -> None:
+def _home(
+    names: tuple[str, ...], ranks: int, signatures: Mapping[tuple[str, ...], Mapping[int, object]]
+) -> tuple[tuple[str, ...], Rows]:
+    """The names that those of a lane are compared with, and the place of each among them; -1 for none.
+
+    These are its own where other ranks have the same; else the most alike of more ranks.
+    """
+    best, most = names, (np.arange(len(names)), SAME_SHARE * len(names))
+    if ranks < 2:
+        for other, of in signatures.items():
+            if len(of) > ranks:
+                place = _common(names, other)
+                if (count := int((place >= 0).sum())) >= most[1]:
+                    best, most = other, (place, count + 1)
+    return best, most[0]
+
+
+def _common(names: Sequence[str], other: Sequence[str]) -> Rows:
+    """Per name the place of the same one in others, counted from the beginning, then from the end; -1 for none."""
+    shorter = min(len(names), len(other))
+    first = next((at for at in range(shorter) if names[at] != other[at]), shorter)
+    last = next((at for at in range(shorter - first) if names[-1 - at] != other[-1 - at]), shorter - first)
+    place = np.full(len(names), -1)
+    place[:first] = np.arange(first)
+    place[len(names) - last :] = np.arange(len(other) - last, len(other))
+    return place
+
+
+def _typical(members: Sequence[tuple[Lane, Rows]], length: int, what: str) -> list[tuple[Rows, Ns]]:
+    """Edges of lanes, and what they take where all of a place take the same: the mean, or of host time the median."""
+    takes = np.full((len(members), length), -1)
+    for at, (lane, place) in enumerate(members):
+        takes[at, place[place >= 0]] = lane.takes[place >= 0]
+    own = np.zeros((len(members), length), bool)
+    for at, (lane, place) in enumerate(members):
+        own[at, place[place >= 0]] = lane.own[place >= 0]
+    takes[own != own[0]] = -1
+    count = (takes >= 0).sum(axis=0)
+    if what == "gpu":
+        typical = np.rint(np.where(takes >= 0, takes, 0).sum(axis=0) / np.maximum(count, 1)).astype(np.int64)
+    else:
+        # Unknown times are sorted behind all others.
+        ascending = np.sort(np.where(takes >= 0, takes, np.iinfo(np.int64).max), axis=0)
+        typical = ascending[np.maximum(count - 1, 0) // 2, np.arange(length)]
+    even = []
+    for at, (lane, place) in enumerate(members):
+        known = np.flatnonzero(place >= 0)
+        known = known[takes[at, place[known]] >= 0]
+        even.append((lane.edge[known], typical[place[known]]))
+    return even
+
+
+def _spread(of_ranks: Sequence[Lanes], ideal: Ns) -> None:
     """Scale GPU work so that all ranks have equally much of it in a step."""
     edges: dict[int, dict[int, list[np.ndarray]]] = {}
     for ordinal, found in enumerate(of_ranks):
@@ -209,11 +269,31 @@ class Origins:
 
     @cached_property
     def _work(self) -> Work:
-        return work_of_job(self._causes)
+        return work_of_job(self._causes, between_programs=False)
 
     @cached_property
     def _excess(self) -> Ns:
         return self._work.recorded - self._work.ideal
+
+    @cached_property
+    def _shared_ns(self) -> Mapping[int, int]:
+        """Step -> host time beyond the usual that at least half of the ranks spend in it: they are not late by that."""
+        of_steps: dict[int, dict[int, int]] = {}
+        host = self._work.kind == self._work.kinds.index(HOST)
+        for ordinal in range(len(self._traces)):
+            for (step, what, _), lane in lanes(self._causes, ordinal).items():
+                if what == "host":
+                    edge = lane.edge[host[lane.edge]]
+                    of_step = of_steps.setdefault(step, {})
+                    of_step[ordinal] = of_step.get(ordinal, 0) + int(self._excess[edge].sum())
+        ranks = len(self._traces)
+        return {step: sorted(of.values())[(len(of) - 1) // 2] for step, of in of_steps.items() if 2 * len(of) > ranks}
+
+    def _step(self, point: int) -> int:
+        core = self._causes.core(int(self._causes.ordinal[point]))
+        mark = int(core.step[self._causes.row[point]])
+        number = step_number(core.names[core.columns.name[mark]]) if mark >= 0 else None
+        return 0 if number is None else number
 
     def of(self, ordinal: int, row: int, late_ns: int) -> Origin | None:
         """Where the delay of a GPU event began; None where no excess on the way to it accounts for it.
@@ -244,9 +324,12 @@ class Origins:
                 break
         if not sums:
             return None
+        for one, edges in passed.items():
+            if work.kinds[one[1]] == HOST:
+                steps = {self._step(int(causes.after[edge])) for edge in edges}
+                sums[one] -= sum(max(self._shared_ns.get(step, 0), 0) for step in steps)
         key = max(sums, key=lambda one: sums[one])
         if sums[key] < EXPLAINED_PERCENT / 100 * late_ns:
             return None
-        edges = np.array(passed[key])
-        word, what = _explained(causes, self._excess, edges, key[0], work.kinds[key[1]])
+        word, what = _explained(causes, self._excess, np.array(passed[key]), key[0], work.kinds[key[1]])
         return Origin(key[0], word, what) if word else None

@@ -162,8 +162,8 @@ def _explained(
             late = arrivals.stretch(collective, ordinal, late_ns)
             reason, median = reason_of(arrivals, late), late.median.rank.ordinal
             if reason.word in FOLLOWED and late.blamed.rank.on_gpu:
-                row = late.blamed.rank.first_row(collective)
-                reason = _followed(arrivals, reason, origins.of(ordinal, row, late_ns), ordinal)
+                first = late.blamed.rank.first_row(collective)
+                reason = _followed(arrivals, reason, origins.of(ordinal, first, late_ns), ordinal)
         row = _row(arrivals, collective, ordinal, late_ns, median, reason)
         rows.append(row if numbers is None else row | {"collective": numbers[collective]})
     if not beyond:

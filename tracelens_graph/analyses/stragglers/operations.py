@@ -86,8 +86,8 @@ def _work(columns: Mapping[str, np.ndarray], kinds: np.ndarray, name: str) -> Wo
     # Points: starts, ends, and where all peers have come.
     begins, ends, there = np.arange(count), count + np.arange(count), 2 * count + group
     alone, joint = np.flatnonzero(~communicates), np.flatnonzero(communicates)
-    before = np.concatenate((ends[first], begins[joint], begins[alone], there[joint]))
-    after = np.concatenate((begins[second], there[joint], ends[alone], ends[joint]))
+    before: Rows = np.concatenate((ends[first], begins[joint], begins[alone], there[joint]))
+    after: Rows = np.concatenate((begins[second], there[joint], ends[alone], ends[joint]))
     waits = np.zeros(len(first) + len(joint), np.int64)
     runs = np.concatenate((alone, joint))
     _, worker = distinct((dp - dp.min()) * (int(stage.max()) + 1) + stage)

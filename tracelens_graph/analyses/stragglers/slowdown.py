@@ -9,11 +9,11 @@ times that they took, over that of the ideal job. A worker has the lower one of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -64,6 +64,9 @@ SLOWDOWN = TableSchema(
         ),
     },
 )
+
+
+Name = TypeVar("Name", str, int)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -270,8 +273,8 @@ class Slowdown:
         return Table("slowdown_map", columns, title="Slowdown of each worker, by stage and data-parallel rank")
 
 
-def _slowest(found: dict[str, float] | dict[int, float]) -> Iterator[tuple[object, float]]:
-    return iter(sorted(found.items(), key=lambda one: -one[1]))
+def _slowest(found: Mapping[Name, float]) -> list[tuple[Name, float]]:
+    return sorted(found.items(), key=lambda one: -one[1])
 
 
 def slowdown(ranks: Any, matched: MatchedCollectives | None = None) -> Slowdown:
