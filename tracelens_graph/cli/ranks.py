@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
     from tracelens_graph.tables.table import Table
 
-_MOST_WHOLE_BYTES = 256 * 2**20
-"""Files of so much together are loaded whole for the screen, so that it says why a rank is late."""
-
 
 def ranks(
     traces: Traces,
@@ -140,7 +137,7 @@ def ranks(
         )
         answer_operations(files[0], table, top, outputs)
         return
-    job, ranked = _job(files, window, table, device, not recorded_clocks, scheduler)
+    job, ranked = _job(files, window, device, not recorded_clocks, scheduler, is_theirs)
     conditions = gate.of_ranks(conditions, ranked)
     if is_theirs:
         found = _as_tracelens(ranked, lenient)
@@ -174,24 +171,25 @@ def answer_operations(file: str, table: str | None, top: int | None, outputs: Ou
 
 
 def _job(
-    files: Sequence[str], window: WindowChoice, table: str | None, device: Architecture | None, correct: bool,
-    scheduler: str | None,
+    files: Sequence[str], window: WindowChoice, device: Architecture | None, correct: bool, scheduler: str | None,
+    is_theirs: bool,
 ) -> tuple[Job, TraceSet]:  # fmt: skip
-    """The ranks of a job, loaded as far as they are needed, and their traces, or windows of these."""
-    from tracelens_graph.analyses.ranks import COLUMNS
-    from tracelens_graph.analyses.ranks.job import LATE_TABLES, Job
+    """The ranks of a job, and their traces: what each leaves where it is read; for TraceLens's tables whole graphs."""
+    from tracelens_graph.analyses.ranks.job import Job
+    from tracelens_graph.analyses.ranks.rank_collectives import ReadRank
 
     is_cut = window != WindowChoice()
-    size = sum(os.path.getsize(file) for file in files if os.path.isfile(file))
-    explains = table in LATE_TABLES or (table is None and size <= _MOST_WHOLE_BYTES)
-    traces = ranks_in(load_set(files, columns=None if is_cut or explains else COLUMNS, scheduler=scheduler))
+    reads = ReadRank(window.of if is_cut else None)
+    traces = ranks_in(load_set(files, scheduler=scheduler, leaves=None if is_theirs else reads))
     if len(traces) < 2:
         raise AnalysisError(
             f"{files[0]}: one trace alone; ranks are compared with one another, so name all of a job"
             "; --path shows the critical path of one"
         )
-    ranked = window.of_each(traces) if is_cut else traces
-    return Job(ranked, device, correct, traces if explains else None), ranked
+    if is_theirs:
+        ranked = window.of_each(traces) if is_cut else traces
+        return Job(ranked, device, correct, traces), ranked
+    return Job(reads.parts_of(traces), device, correct, traces), traces
 
 
 @dataclass(frozen=True)

@@ -339,7 +339,7 @@ def notes_of(figures: Figures, kind: str | None) -> list[str]:
     """Why there are no collectives of a kind; else what was not matched, and what only some ranks have in a window."""
     m = figures.matched
     outside = {key for rank in m.ranks for key in rank.cut}
-    kinds = sorted({one.kind for rank in m.ranks for one, _, _ in rank.held})
+    kinds = sorted({one.kind for one in m.parts.forms})
     if not kinds and not outside:
         return ["the traces have no communication kernels"]
     if kind is not None and kind not in kinds:

@@ -58,7 +58,7 @@ class Figures:
     def size(self) -> np.ndarray:
         """Size of the message of each collective in bytes, NaN where not known: the largest that a rank tells."""
         m = self.matched
-        sizes = Messages.of([m.parts.collective(part) for part in m.order.tolist()]).size
+        sizes = Messages.of(m.parts.forms).size[m.parts.form[m.order]]
         return np.fmax.reduceat(sizes, m.first) if len(m) else sizes
 
     @cached_property
@@ -167,7 +167,7 @@ class Figures:
         so that nothing tells when it computes.
         """
         m, rank = self.matched, self.matched.ranks[trace]
-        parts = np.flatnonzero(m.trace == trace)
+        parts = m.parts.of_rank(trace)
         sends = m.parts.is_transfer[parts]
         if not sends.any() or not rank.has_gpu_work:
             return None
@@ -180,9 +180,8 @@ class Figures:
     def exchanged_bytes(self) -> np.ndarray:
         """For each part of an uneven all-to-all the bytes that its rank got, such as tokens of an expert; else NaN."""
         parts = self.matched.parts
-        nodes = [parts.collective(part) for part in range(len(parts))]
-        got = [one.out_bytes if kind_of(one.kind) == "all_to_allv" else None for one in nodes]
-        return np.array([np.nan if one is None else one for one in got], float)
+        got = [one.out_bytes if kind_of(one.kind) == "all_to_allv" else None for one in parts.forms]
+        return np.array([np.nan if one is None else one for one in got], float)[parts.form]
 
     def exposed_ns(self, trace: int, start_ns: np.ndarray, end_ns: np.ndarray) -> int:
         """Length of the union of some stretches, on the clock of a rank's trace, in which the rank does not compute."""
@@ -241,10 +240,12 @@ class ProcessGroups:
         """Those of matched collectives."""
         numbers: dict[tuple[int, ...] | str | None, int] = {}
         names, number = [], []
+        ascending = [tuple(sorted(one.ranks)) if one.ranks else None for one in matched.parts.forms]
         for at, part in enumerate(matched.last_part.tolist()):
-            last = matched.parts.collective(part)
-            known = next((one.ranks for one in matched.members(at) if one.ranks), None)
-            key = tuple(sorted(known)) if known else last.group
+            last = matched.parts.form_of(part)
+            codes = np.unique(matched.parts.form[matched.parts_of(at)]).tolist()
+            known = next((ranks for code in codes if (ranks := ascending[code])), None)
+            key = known or last.group
             number.append(numbers.setdefault(key, len(numbers)))
             names.append(last.group_description or last.group)
         ranks = [key if isinstance(key, tuple) else None for key in numbers]
@@ -269,6 +270,6 @@ def transfers(matched: MatchedCollectives) -> tuple[np.ndarray, np.ndarray, np.n
 
 def _sends(matched: MatchedCollectives, part: int) -> bool:
     """Whether a part of a transfer is that of the rank that sends: by both ends where recorded, else by its kind."""
-    one, rank = matched.parts.collective(part), matched.ranks[matched.trace[part]].rank
+    one, rank = matched.parts.form_of(part), matched.ranks[matched.trace[part]].rank
     ends = (one.source_rank, one.target_rank)
     return ends[0] == rank if None not in (*ends, rank) and ends[0] != ends[1] else one.kind == "send"

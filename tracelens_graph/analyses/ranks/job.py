@@ -29,7 +29,7 @@ LATE_TABLES = ("late_ranks", "late_arrivals", "slowdown")
 """Tables that need whole graphs."""
 
 MOST_EVENTS = 2_000_000
-"""So many events of all ranks are replayed for a line on the screen."""
+"""Graphs of all ranks are held together where they have no more events than this."""
 
 
 class Job:
@@ -51,9 +51,18 @@ class Job:
         correct: bool = True,
         whole: TraceSet | None = None,
     ) -> None:
-        self._whole = None if whole is None else whole.with_graphs(lambda core: core)
-        self.matched = MatchedCollectives(ranks, correct)
+        self._whole = None if whole is None else whole.whole()
+        self.matched = MatchedCollectives(ranks, correct, whole)
         self.figures = Figures(self.matched, architecture)
+
+    @cached_property
+    def _is_small(self) -> bool:
+        return self._whole is not None and sum(one.info.events for one in self._whole) <= MOST_EVENTS
+
+    @cached_property
+    def _held(self) -> TraceSet | None:
+        """The whole traces with their graphs, which are read again where they were not held."""
+        return None if self._whole is None else self._whole.with_graphs(lambda core: core)
 
     @cached_property
     def lateness(self) -> Lateness | None:
@@ -75,16 +84,14 @@ class Job:
 
         None as well without GPU work, and where ranks share no collective.
         """
-        whole = self._whole
-        if whole is None or len(whole) < 2 or not len(self.matched) or not all(len(one.core.gpu_rows) for one in whole):
+        if len(self._whole or ()) < 2 or not len(self.matched) or (whole := self._held) is None:
             return None
-        return slowdown(whole, self.matched.whole)
+        return slowdown(whole, self.matched.whole) if all(len(one.core.gpu_rows) for one in whole) else None
 
     @property
     def slowdown_line(self) -> str:
         """The same as one line; empty where nothing is known of it, or where many events make it take long."""
-        events = sum(len(one.core.columns) for one in self._whole or ())
-        return self.slowdown.line() if events <= MOST_EVENTS and self.slowdown is not None else ""
+        return self.slowdown.line() if self._is_small and self.slowdown is not None else ""
 
     @property
     def repairable(self) -> int | None:
@@ -97,10 +104,11 @@ class Job:
         rows = self.table("late_ranks").records()
         place = next(at for at, one in enumerate(self._whole) if one.name == self.lateness.late)
         of_itself = any(row["trace"] == self.lateness.late and row["reason"] not in (*UNNAMED, OTHERS) for row in rows)
-        return place if of_itself and len(self._whole[place].core.gpu_rows) else None
+        return place if of_itself and self.matched.whole.ranks[place].has_gpu_work else None
 
     def _late_arrivals(self, whole: TraceSet) -> Table:
         """Late arrivals to the collectives of this job, explained by whole traces."""
+        whole = self._held if self._is_small and self._held is not None else whole
         everything = self.matched.whole
         if everything is self.matched:
             return late_arrivals(self.figures, whole)

@@ -153,22 +153,26 @@ def _explained(
     arrivals, origins = Arrivals(figures, traces), Origins(traces, m)
     rows: list[dict[str, Any]] = []
     beyond = 0
-    for collective in order.tolist():
+    explained = set(order[:MOST_EXPLAINED].tolist())
+    # Pair by pair, as graphs of ranks may have to be read again.
+    pairs = {one: (int(last[one]), arrivals.median_of(one, int(last[one]))) for one in explained}
+    for collective in sorted(order.tolist(), key=lambda one: pairs.get(one, (-1, -1))):
         late_ns, ordinal = int(later[collective]), int(last[collective])
         reason, median = Reason(EVEN if late_ns < EVEN_NS else UNKNOWN, 0), -1
-        if late_ns >= EVEN_NS and len(rows) >= MOST_EXPLAINED:
+        if late_ns >= EVEN_NS and collective not in explained:
             beyond += 1
         elif late_ns >= EVEN_NS and arrivals.is_known(collective, ordinal):
             late = arrivals.stretch(collective, ordinal, late_ns)
             reason, median = reason_of(arrivals, late), late.median.rank.ordinal
-            if reason.word in FOLLOWED and late.blamed.rank.on_gpu:
+            if reason.word in FOLLOWED and late.blamed.rank.on_gpu and arrivals.is_held:
                 first = late.blamed.rank.first_row(collective)
                 reason = _followed(arrivals, reason, origins.of(ordinal, first, late_ns), ordinal)
         row = _row(arrivals, collective, ordinal, late_ns, median, reason)
         rows.append(row if numbers is None else row | {"collective": numbers[collective]})
+    notes = [] if arrivals.is_held else ["of so many events, delays are not followed to the ranks where they began"]
     if not beyond:
-        return rows, []
-    return rows, [f"{beyond:,} late arrivals are not explained, only the latest {MOST_EXPLAINED:,}"]
+        return rows, notes
+    return rows, [*notes, f"{beyond:,} late arrivals are not explained, only the latest {MOST_EXPLAINED:,}"]
 
 
 def _followed(arrivals: Arrivals, reason: Reason, origin: Origin | None, ordinal: int) -> Reason:
