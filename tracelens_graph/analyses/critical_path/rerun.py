@@ -126,7 +126,7 @@ class Repair:
     notes: list[str] = field(default_factory=list)
 
 
-def repaired(causes: Causes, ordinal: int) -> Repair:
+def repaired(causes: Causes, ordinal: int, among: Sequence[int] = ()) -> Repair:
     """New weights for what is late on a rank, by comparing the same stretches of other ranks.
 
     Stretches are the same if they are at the same place in the same step, and the calls, or GPU events, of the thread
@@ -135,19 +135,21 @@ def repaired(causes: Causes, ordinal: int) -> Repair:
     Args:
         causes: the points of the ranks.
         ordinal: place of the rank among them.
+        among: places of ranks that are repaired together with it, which are no measure for it unless all are.
 
     Raises:
         AnalysisError: there is no other rank.
     """
     if len(causes.traces) < 2:
         raise AnalysisError("what_if: repairing a rank takes other ranks to compare it with")
+    beside = {ordinal} if len(among) == len(causes.traces) else {ordinal, *among}
     of_ranks = [lanes(causes, one) for one in range(len(causes.traces))]
     own = of_ranks[ordinal]
     edges: list[np.ndarray] = []
     weight: dict[str, list[np.ndarray]] = {"least": [], "usual": [], "most": []}
     unlike = set()
     for place, lane in own.items():
-        others = [same for other, one in enumerate(of_ranks) if other != ordinal
+        others = [same for other, one in enumerate(of_ranks) if other not in beside
                   and (same := one.get(place)) is not None and same.names == lane.names]  # fmt: skip
         if not others:
             unlike.add(place[0])
