@@ -11,7 +11,7 @@ import gzip
 import json
 import random
 from collections import deque
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -79,6 +79,8 @@ class Job:
         clocks_us: what the clock of each host is ahead, by its number.
         stage_factor: how much longer kernels of a stage take.
         slow: (ranks, factor): a link between two, or all links of a group, has this share of its bandwidth.
+        share: the share of its bandwidth that the link from one rank to another has.
+        host_name: what hosts are called, by their number.
         gb_s, between_gb_s: bandwidth within a host and between hosts, GB/s.
         missing, cut, foreign: ranks without a file, with a cut one, and with that of another job.
         begins: rank -> number of the step at which its recording begins.
@@ -107,6 +109,8 @@ class Job:
     clocks_us: Sequence[float] = ()
     stage_factor: Mapping[int, float] = field(default_factory=dict)
     slow: tuple[tuple[tuple[int, ...], float], ...] = ()
+    share: Callable[[int, int], float] = lambda source, target: 1.0
+    host_name: Callable[[int], str] = "node{}".format
     gb_s: float = 200.0
     between_gb_s: float = 40.0
     causes: tuple[Cause, ...] = ()
@@ -145,14 +149,16 @@ class Job:
         """The rank of the stage before (-1) or behind (1)."""
         return rank + ahead * self.tensor * self.data if 0 <= self.stage(rank) + ahead < self.pipeline else None
 
-    def transfer_us(self, group: Sequence[int], size: float, passes: float) -> float:
+    def transfer_us(self, group: Sequence[int], size: float, passes: float, one_way: bool) -> float:
         """How long a ring, or a pair, takes for so many bytes."""
 
         def rate(one: int, other: int) -> float:
             slow = [factor for ranks, factor in self.slow if {one, other} <= set(ranks)]
-            return (self.gb_s if self.host(one) == self.host(other) else self.between_gb_s) * min(slow, default=1.0)
+            whole = self.gb_s if self.host(one) == self.host(other) else self.between_gb_s
+            return whole * min(slow, default=1.0) * self.share(one, other)
 
-        ring = min(rate(one, other) for one, other in zip(group, (*group[1:], group[0]), strict=True))
+        ways = [group] if one_way else zip(group, (*group[1:], group[0]), strict=True)
+        ring = min(rate(one, other) for one, other in ways)
         return 8.0 + 2.0 * (len(group) - 1) + passes * size / (ring * 1e3)
 
 
@@ -385,6 +391,12 @@ class Rank:
         if self.job.style == "moe":
             yield from self.collective("all_to_allv", self.job.of_data(self.number), 1 << 18, 22)
             self.stay(22)
+        if self.job.style == "ring":
+            ring = self.job.of_data(self.number)
+            at = ring.index(self.number)
+            yield from self.collective("send", ring, 1 << 19, 50, ring[(at + 1) % len(ring)])
+            yield from self.collective("recv", ring, 1 << 19, 40, ring[at - 1])
+            self.stay(40)
         if self.job.tensor > 1:
             yield from self.collective("allreduce", self.job.of_tensor(self.number), 1 << 18, 24)
             self.stay(24)
@@ -440,7 +452,8 @@ def simulated(job: Job) -> list[Rank]:
         for one in there:
             if one.sends:
                 one.ready_us = max(one.ready_us, free.get(one.group, 0.0) + GAP_US)
-        took = job.transfer_us(part.group, part.size, part.passes) * max(0.5, noise.gauss(1.0, 2 * job.jitter))
+        one_way = any(one.sends for one in there)
+        took = job.transfer_us(part.group, part.size, part.passes, one_way) * max(0.5, noise.gauss(1.0, 2 * job.jitter))
         end = max(one.ready_us for one in there) + took
         for one in waiting.pop(part.key):
             left = end + noise.uniform(0.0, 2.0)
@@ -478,7 +491,7 @@ def trace_of(rank: Rank) -> Json:
     info = {"backend": "gloo" if job.gloo else "nccl", "rank": number, "world_size": job.ranks,
             "pg_count": len(configs), "pg_config": configs}  # fmt: skip
     return {"schemaVersion": 1, "deviceProperties": devices, "distributedInfo": info,
-            "baseTimeNanoseconds": int(BASE_US) * 1000, **({"host_name": f"node{host}"} if job.hosts else {}),
+            "baseTimeNanoseconds": int(BASE_US) * 1000, **({"host_name": job.host_name(host)} if job.hosts else {}),
             "traceEvents": [span, *events]}  # fmt: skip
 
 

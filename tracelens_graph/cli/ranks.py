@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -121,7 +121,7 @@ def ranks(
     is_path = is_path or table in PATH_TABLES
     figures = gate.figures_of_what_if() if changes else gate.figures_of_path() if is_path else gate.figures_of_ranks()
     conditions = gate.parse(fail_if or [], of=figures)
-    asked = Asked(traces, window)
+    asked = Asked(traces, window, arch)
     if is_path:
         answer_path(traces, asked, table, top, outputs, changes, conditions, not recorded_clocks, scheduler)
         return
@@ -234,7 +234,7 @@ class _Ranks:
         """The page for a browser, which names no folder of the machine that it was written on."""
         from tracelens_graph.reports.html.ranks import ranks_page
 
-        bare = Asked(without_folders(self.asked.traces), self.asked.window)
+        bare = replace(self.asked, traces=without_folders(self.asked.traces))
         return ranks_page(self.job, self.source, [one.removeprefix(NEXT) for one in bare.below_screen(self.job)])
 
     def picture(self, form: str) -> bytes:

@@ -59,7 +59,7 @@ JOBS = {
     "four stages": (Job(ranks=4, pipeline=4, causes=(Cause("slower_kernels", (1,), factor=1.6),)), "rank1", "slower"),
     "host": (Job(ranks=4, pipeline=4, causes=(Cause("python", (2,), us=6000),)), "rank2", "gc.py(12): collect"),
     "loader": (Job(ranks=8, pipeline=4, causes=(Cause("data_loader", (0,), us=8000),)), "rank0", "data loader"),
-    "link": (Job(ranks=8, pipeline=4, slow=(((2, 4), 0.05),)), "rank4", "slow transfers"),
+    "link": (Job(ranks=8, pipeline=4, slow=(((2, 4), 0.05),)), "slow transfers of recv", "recv"),
     "stage": (Job(ranks=8, pipeline=4, stage_factor={3: 1.6}), "stage 3 of 4", "uneven stages"),
     "eight stages": (
         Job(ranks=8, pipeline=8, microbatches=8, causes=(Cause("slower_kernels", (5,), factor=1.8),)), "rank5", "slower"

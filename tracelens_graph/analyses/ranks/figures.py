@@ -22,6 +22,7 @@ from tracelens_graph.graph.collective_kinds import kind_of
 from tracelens_graph.graph.intervals import length_before, merge, overlapping, union
 from tracelens_graph.perf.devices import Architecture, detect
 from tracelens_graph.perf.roofs import peak_bus_bandwidth
+from tracelens_graph.utils.arrays import Ns
 
 
 class Figures:
@@ -88,6 +89,9 @@ class Figures:
         last = [m.parts.collective(part) for part in m.last_part.tolist()]
         late = [m.ranks[place] for place in trace.tolist()]
         ranks = [groups.ranks[number] for number in groups.number.tolist()]
+        ends: dict[int, list[int | None]] = {}
+        for at, *parts in zip(*(each.tolist() for each in transfers(m)), strict=True):
+            ends[at] = [m.ranks[m.trace[part]].rank for part in parts]
         computing = m.reduced(np.add, self.computing_ns)
         on_gpu = m.reduced(np.logical_or, np.array([one.has_gpu_work for one in m.ranks], bool)[m.trace])
         recorded = partial(m.reduced, values=m.parts.start_ns)
@@ -113,6 +117,8 @@ class Figures:
             "process_group": groups.number.tolist(),
             "group_ranks": [None if one is None else json.dumps(one) for one in ranks],
             "group_size": [size or None for size in m.group_size.tolist()],
+            "source_rank": [ends.get(at, (None, None))[0] for at in range(len(m))],
+            "target_rank": [ends.get(at, (None, None))[1] for at in range(len(m))],
             "sequence": [one.sequence for one in last],
             "step": self.step,
             "dtype": [one.dtype for one in last],
@@ -208,12 +214,18 @@ class Figures:
 
         Place of the rank among the ranks, -1 where several came last; and ns.
         """
-        m = self.matched
-        order = m.order[np.lexsort((m.start_ns[m.order], m.number[m.order]))]
-        # The middle of all but the last one.
-        low, high = (m.start_ns[order[m.first + (m.count - 1 - up) // 2]] for up in (1, 0))
-        later = (2 * m.last_start_ns - low - high) // 2
-        return np.where(later > 0, m.trace[m.last_part], -1), later
+        return held_up_by(self.matched, self.matched.start_ns)
+
+
+def held_up_by(m: MatchedCollectives, start_ns: Ns) -> tuple[np.ndarray, np.ndarray]:
+    """As `Figures.held_up_ns`, if parts of collectives started at these moments."""
+    # Of several that come last the one of the smallest rank is behind the others.
+    order = m.order[np.lexsort((-np.arange(len(m.order)), start_ns[m.order], m.number[m.order]))]
+    # The middle of all but the last one.
+    low, high = (start_ns[order[m.first + (m.count - 1 - up) // 2]] for up in (1, 0))
+    last = m.reduced(np.maximum, start_ns)
+    later = (2 * last - low - high) // 2
+    return np.where(later > 0, m.trace[order[m.first + m.count - 1]], -1), later
 
 
 def known(values: np.ndarray) -> list[float | None]:

@@ -8,6 +8,8 @@ from typing import Any
 
 from tracelens_graph.analyses.ranks.collective_tables import collectives_table, kinds_table, unmatched_collectives
 from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.link_tables import rank_links, slow_link_lines
+from tracelens_graph.analyses.ranks.links import Links
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
 from tracelens_graph.analyses.ranks.rank_tables import balance_table, rank_steps, times_table
@@ -22,7 +24,8 @@ from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.suggest import hint
 
 TABLES = (
-    "rank_times", "rank_balance", "collective_kinds", "rank_collectives", "rank_steps", "unmatched_collectives",
+    "rank_times", "rank_balance", "collective_kinds", "rank_collectives", "rank_links", "rank_steps",
+    "unmatched_collectives",
 )  # fmt: skip
 """Tables for which lean graphs suffice."""
 LATE_TABLES = ("late_ranks", "late_arrivals", "slowdown")
@@ -65,11 +68,23 @@ class Job:
         return None if self._whole is None else self._whole.with_graphs(lambda core: core)
 
     @cached_property
+    def links(self) -> Links:
+        """How fast process groups and pairs of ranks are, and what slow ones delay."""
+        return Links(self.figures)
+
+    @property
+    def slow_links(self) -> list[str]:
+        """The slow links in words, the most expensive first."""
+        return slow_link_lines(self.figures, self.links)
+
+    @cached_property
     def lateness(self) -> Lateness | None:
         """Which rank the others wait for; None for a single trace, or where nothing is shared."""
         late = self.table("late_ranks") if self._whole is not None and len(self.matched) else None
         blamed = () if late is None else zip(late["trace"], late["reason"], strict=True)
-        return lateness(self.figures, frozenset(name for name, why in blamed if why not in UNNAMED))
+        return lateness(
+            self.figures, frozenset(name for name, why in blamed if why not in UNNAMED), self.links.delay_ns
+        )
 
     @property
     def why_late(self) -> str:
@@ -134,6 +149,7 @@ class Job:
             "rank_balance": lambda: balance_table(self.figures),
             "collective_kinds": lambda: kinds_table(self.figures),
             "rank_collectives": lambda: collectives_table(self.figures),
+            "rank_links": lambda: rank_links(self.figures, self.links),
             "rank_steps": lambda: rank_steps(self.figures),
             "unmatched_collectives": lambda: unmatched_collectives(self.figures),
             **why,

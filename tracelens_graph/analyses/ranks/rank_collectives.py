@@ -25,6 +25,7 @@ from tracelens_graph.graph.intervals import Intervals, merge
 from tracelens_graph.graph.trace_set import Deferred, TraceMember, TraceSet
 from tracelens_graph.graph.window import Window, step_number, whole_window
 from tracelens_graph.schema import Kind
+from tracelens_graph.utils.hosts import switch_in
 
 INTRA_NODE, INTER_NODE, UNKNOWN_SPAN = "intra_node", "inter_node", "unknown"
 
@@ -86,6 +87,13 @@ class Nodes:
 def host_of(trace: TraceMember) -> str | None:
     """Where a rank ran: the label `host=...` of its trace, else what the recording says; None for nothing."""
     found = trace.value_of("host") or trace.core.info.metadata.get("host")
+    return str(found) if found else None
+
+
+def switch_of(trace: TraceMember) -> str | None:
+    """What the names of hosts at one switch share: of the label `host=...`, else as the recording says."""
+    label = trace.value_of("host")
+    found = switch_in(str(label)) if label else trace.core.info.metadata.get("switch")
     return str(found) if found else None
 
 
@@ -183,6 +191,7 @@ class RankCollectives:
         gpu: when its GPUs were at work.
         properties: what the trace tells of its devices.
         part: what part of the trace was looked at; empty for all of it.
+        switch: what the names of hosts at one switch share, None where not known.
     """
 
     name: str
@@ -198,6 +207,7 @@ class RankCollectives:
     gpu: GpuTime = field(default_factory=GpuTime)
     properties: tuple[Mapping[str, Any], ...] = ()
     part: str = ""
+    switch: str | None = None
 
     @property
     def has_gpu_work(self) -> bool:
@@ -245,6 +255,7 @@ class RankCollectives:
             GpuTime.of(w),
             tuple(properties) if isinstance(properties, list) else (),
             w.title,
+            switch_of(trace),
         )
 
 

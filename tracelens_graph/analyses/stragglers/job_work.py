@@ -22,8 +22,8 @@ from tracelens_graph.analyses.diagnosis.finding import brief
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
 from tracelens_graph.analyses.stragglers.rank_work import HostLabels, pipelines
-from tracelens_graph.analyses.stragglers.reasons import EXPLAINED_PERCENT, LARGER, LINK, MORE, OF_STATE, SLOWER, around
-from tracelens_graph.analyses.stragglers.slowdown import Work
+from tracelens_graph.analyses.stragglers.reasons import EXPLAINED_PERCENT, LARGER, MORE, OF_STATE, SLOWER, around
+from tracelens_graph.analyses.stragglers.slowdown import LINK, Work
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.trace_set import TraceSet

@@ -30,6 +30,9 @@ from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 SLOWEST_SHARE = 0.03
 """Share of the workers that M_W repairs."""
 
+LINK = "slow_transfers"
+"""The reason where transfers take longer than equal ones."""
+
 WORTH_A_REASON = 0.01
 """Excess from which a slowdown is explained."""
 
@@ -208,6 +211,9 @@ class Slowdown:
         if stage is not None:
             names, more = [f"stage {stage} of {len(self.stages)} alone {self.stages[stage]:.2f}"], ""
             reason = f"uneven stages, {reason}"
+        if reason == LINK:  # a link is of several ranks, of which none is slow itself
+            kind, _, _ = what.partition(":")
+            return f"{text}; slow transfers of {kind} alone {self.types.get(kind, self.job):.2f}"
         because = f": {reason.replace('_', ' ')}{f' ({what})' if what else ''}" if reason else ""
         return f"{text}; {', '.join(names)}{more}{because}"
 
