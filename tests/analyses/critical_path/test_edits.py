@@ -34,7 +34,16 @@ ALL_KERNELS = dict.fromkeys(("gemm", "vectorized*", "multi_tensor", "memcpy"), 0
         (HOST, replace(HOST, causes=()), {"repair": "host1"}),
         (NETWORK, replace(NETWORK, gb_s=40.0), {"bandwidth": {"all": 2.0}}),
     ],
-    ids=str,
+    ids=[
+        "function",
+        "rank",
+        "stage",
+        "loader",
+        "all",
+        "kernels",
+        "host",
+        "bandwidth",
+    ],  # fmt: skip
 )
 def test_edits_against_the_changed_job(job: Job, changed: Job, edit: Mapping[str, Any], tmp_path: Path) -> None:
     before, after = (tlg.load_set(write(one, tmp_path / name)) for name, one in (("a", job), ("b", changed)))
