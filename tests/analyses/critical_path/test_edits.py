@@ -43,7 +43,7 @@ ALL_KERNELS = dict.fromkeys(("gemm", "vectorized*", "multi_tensor", "memcpy"), 0
         "kernels",
         "host",
         "bandwidth",
-    ],  # fmt: skip
+    ],
 )
 def test_edits_against_the_changed_job(job: Job, changed: Job, edit: Mapping[str, Any], tmp_path: Path) -> None:
     before, after = (tlg.load_set(write(one, tmp_path / name)) for name, one in (("a", job), ("b", changed)))
