@@ -28,7 +28,7 @@ LEAST_EXCESS_NS = 5_000
 """Links of equal kind differ by this much without a reason worth a name."""
 LATENCY_BYTES, LEAST_LATENCY_NS = 65_536, 100_000
 """Below this size a message's time is latency; a link that is slower by less than that is not called slow for it."""
-FACTOR, FACTOR_OF_FEW, FACTOR_OF_TWO = 1.3, 1.5, 3.0
+FACTOR, FACTOR_OF_FEW, FACTOR_OF_TWO = 1.25, 1.5, 3.0
 """How many times slower a slow link is: with `ENOUGH` collectives and three links to compare with; else; with less
 than three collectives."""
 ENOUGH = 5
