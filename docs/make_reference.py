@@ -141,6 +141,7 @@ _OF_RANKS = (
     "rank_links",
     "rank_steps",
     "unmatched_collectives",
+    "culprits",
     "late_ranks",
     "late_arrivals",
 )
