@@ -184,6 +184,11 @@ OTHER_TABLES = {
         "tracelens-graph diff TRACE TRACE -f json",
         f"{_ALIGNED} from tracelens_graph.analyses.alignment.tables import times_table; times_table(diff(g, g))",
     ),
+    "diff_phases": (
+        "tracelens-graph diff TRACE TRACE -f json",
+        "from tracelens_graph.analyses.serving.compared import phases_table; "
+        'phases_table(g.window(), g.window(), ("a", "b"))',
+    ),
     "diff_stats": (
         "tracelens-graph report TRACE --compare-with TRACE --table diff_stats",
         f"{_ALIGNED} from tracelens_graph.analyses.alignment.common_ancestors import TraceLensDiff; "
