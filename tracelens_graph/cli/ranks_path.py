@@ -31,6 +31,7 @@ TABLES = (
 )  # fmt: skip
 """Tables that need whole traces."""
 _ROWS_FOR_PEOPLE = 20
+_FEW_FILES = 8
 _REPAIR = "repair="
 _CHANGE = re.compile(r"(?P<what>.+)=(?P<value>[0-9.]+)")
 
@@ -74,6 +75,8 @@ def answer_path(
         outputs.check(FORMS, "a critical path (--path, --what-if)")
     # A step of a path begins where that before it ended, on whatever rank: it is no window of a trace.
     files, step = traces_named(traces), asked.step
+    if step is not None and len(files) > _FEW_FILES:
+        asked.window.of_each(load_set(files[:1]))  # a step that is not there is an error before all files are read
     ranks = ranks_in(load_set(files, scheduler=scheduler))
     _check_gpu_work(files, ranks, asked)
     conditions = gate.of_ranks(conditions, ranks)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.diagnosis.finding import shown_ms
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.stragglers.lateness import HELD_UP
 from tracelens_graph.graph.trace_set import Ranked
@@ -103,7 +104,14 @@ def late_lines(job: Job) -> list[str]:
 
 def notes(job: Job) -> list[str]:
     """What belongs below the tables of the screen."""
-    return [*([HELD_UP] if len(job.matched) else []), *job.matched.notes]
+    if not len(job.matched):
+        return list(job.matched.notes)
+    culprits = job.lateness.culprits if job.lateness is not None else ()
+    saves = (f"a repair of {one.who} saves at most {shown_ms(one.late_ns)}" for one in culprits[:1])
+    return [
+        next((f"held up ms: delays count again where they delay; {text}" for text in saves), HELD_UP),
+        *job.matched.notes,
+    ]
 
 
 def first_rows(table: Table, most: int) -> Table:

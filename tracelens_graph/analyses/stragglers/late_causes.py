@@ -47,6 +47,7 @@ LATE_ARRIVALS = TableSchema(
             "how much later it came than the median of those before it", "us", heading="late us", drop_priority=0
         ),
         "new_us": Column.total("the part of it that was not there at the collective before", "us", heading="new us"),
+        "since": Column("number of the collective before, since when it is new; absent for the beginning of the step"),
         "reason": Column.text("one word for the reason: see the docs", heading="reason", drop_priority=0),
         "what": Column.text(
             "what the rank did that the median rank did not, or did longer", heading="what", drop_priority=0, wraps=True
@@ -83,12 +84,12 @@ LATE_RANKS = TableSchema(
         "new_ms": Column.total(
             "sum of the parts of it that were not there at the collective before", "ms", heading="new ms"
         ),
-        "reason": Column.text("the reason with most of this new lateness", heading="reason", drop_priority=0),
+        "reason": Column.text("the reason with most of this new lateness", heading="reason", drop_priority=-1),
         "percent_reason": Column("its share of the new lateness", "%", heading="% of new"),
         "times_reason": Column.count("late arrivals for this reason", heading="times", drop_priority=1),
         "median_new_us": Column("median of their new lateness", "us", Role.spread, heading="median new us"),
         "what": Column.text(
-            "what the rank did in the worst case of this reason", heading="what", drop_priority=0, wraps=True
+            "what the rank did in the worst case of this reason", heading="what", drop_priority=-1, wraps=True
         ),
         "evidence": Column.text("its time there against that of the median rank"),
         "collective": Column("number of the collective of this case"),
@@ -148,13 +149,15 @@ def _explained(
     rows: list[dict[str, Any]] = []
     for part, late_ns in sorted(late_parts, key=lambda one: pairs.get(one[0], (-1, -1))):
         collective, ordinal = int(m.number[part]), int(m.trace[part])
-        reason, median = Reason(EVEN if late_ns < EVEN_NS else UNKNOWN, 0), -1
+        reason, median, since = Reason(EVEN if late_ns < EVEN_NS else UNKNOWN, 0), -1, None
         if part in explained and arrivals.is_known(collective, ordinal):
             late = arrivals.stretch(collective, ordinal, late_ns)
-            reason, median = reason_of(arrivals, late), late.median.rank.ordinal
+            reason, median, since = reason_of(arrivals, late), late.median.rank.ordinal, late.since
         if part == m.last_part[collective] or reason.word not in (*UNNAMED, OTHERS):
-            row = _row(arrivals, part, late_ns, median, reason)
-            rows.append(row if numbers is None else row | {"collective": numbers[collective]})
+            row = _row(arrivals, part, late_ns, median, reason) | {"since": since}
+            if numbers is not None:
+                row |= {"collective": numbers[collective], "since": None if since is None else numbers.get(since)}
+            rows.append(row)
     beyond = sum(late_ns >= EVEN_NS for _, late_ns in late_parts[MOST_EXPLAINED:])
     if not beyond:
         return rows, []

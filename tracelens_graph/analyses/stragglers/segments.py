@@ -53,7 +53,7 @@ class Late:
         before_ns: how much later the last rank was where the stretch begins: at the collective before, or, without
             one, at the beginning of the step.
         recorded_ns: how much later the recording of the last rank began.
-        is_first: whether there is no collective before.
+        since: number of the collective at whose end the stretch begins; None for the beginning of the step.
         blamed, median: the two ranks.
     """
 
@@ -62,9 +62,14 @@ class Late:
     new_ns: int
     before_ns: int
     recorded_ns: int
-    is_first: bool
+    since: int | None
     blamed: Side
     median: Side
+
+    @property
+    def is_first(self) -> bool:
+        """Whether there is no collective before."""
+        return self.since is None
 
     def host_ran_on(self) -> bool:
         """Whether nothing held the last rank's host up since it launched its part of the collective before.
@@ -139,7 +144,7 @@ class Arrivals:
             Side(one, chain, start, end, self._launches(one, collective, reference, start, end))
             for one, chain, start, end in zip(ranks, chains, starts, ends, strict=True)
         ]
-        return self._late(collective, late_ns, new, reference is None, sides)
+        return self._late(collective, late_ns, new, reference, sides)
 
     def _stretch_on_host(self, collective: int, last: RankWork, median: RankWork, late_ns: int) -> Late:
         """As `stretch`, of a collective without kernels, which the host waits for if it comes to the next one later."""
@@ -156,13 +161,13 @@ class Arrivals:
         sides = [
             Side(one, Chain(end), start, end, (start, end)) for one, start, end in zip(ranks, starts, ends, strict=True)
         ]
-        return self._late(collective, late_ns, new, before is None, sides)
+        return self._late(collective, late_ns, new, before, sides)
 
-    def _late(self, collective: int, late_ns: int, new_ns: int, is_first: bool, sides: Sequence[Side]) -> Late:
+    def _late(self, collective: int, late_ns: int, new_ns: int, since: int | None, sides: Sequence[Side]) -> Late:
         # A trace's own clock is 0 at its first event.
         moments = [self._m.clock_ns(side.rank.ordinal, np.array([side.start_ns, 0])) for side in sides]
         before, recorded = (moments[0] - moments[1]).tolist()
-        return Late(collective, late_ns, new_ns, before, recorded, is_first, *sides)
+        return Late(collective, late_ns, new_ns, before, recorded, since, *sides)
 
     def median_of(self, collective: int, last: int) -> int:
         """The rank with the median start of those that were there before a late one: the lower of two."""
