@@ -41,7 +41,7 @@ MEMORY_BYTES = 4 * 2**30
 """Size of the graphs of a set that are held in memory; the others are mapped from files."""
 
 
-AGAIN_BYTES = 256 * 2**20
+AGAIN_BYTES = 64 * 2**20
 """Size of graphs that were read again and are kept, in case they are asked for once more."""
 
 _LEAST_BYTES = 2**20
