@@ -212,8 +212,9 @@ def _further(w: Window) -> dict[str, Table]:
         of_memory = (memory_summary,) if len(instants_of(w.core).unreadable) else ()
     of_server: tuple[Callable[[Window], Table], ...] = ()
     if is_of_server(w.core):
+        from tracelens_graph.analyses.serving.costs import step_costs
         from tracelens_graph.analyses.serving.iterations import iterations
-        from tracelens_graph.analyses.serving.phases import phases, steady_state, step_costs
+        from tracelens_graph.analyses.serving.phases import phases, steady_state
 
         of_server = (phases, iterations, steady_state, step_costs)
     return {

@@ -15,7 +15,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tracelens_graph.analyses.idle.idle import CAUSE_MEANING, UNKNOWN, Cause, Idle, culprit, idle_parts, joined
+from tracelens_graph.analyses.idle.idle import (
+    BETWEEN_STEPS,
+    CAUSE_MEANING,
+    UNKNOWN,
+    Cause,
+    Idle,
+    culprit,
+    idle_parts,
+    joined,
+)
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
@@ -307,7 +316,9 @@ def cause_label(cause: Cause) -> str:
 
 def cause_class(cause: Cause) -> str:
     """What gives a cause its colour."""
-    return "unknown" if cause in (*UNKNOWN, Cause.outside, Cause.profiler) else cause.name
+    if cause in (*UNKNOWN, Cause.outside, Cause.profiler):
+        return "unknown"
+    return Cause.python.name if cause in BETWEEN_STEPS else cause.name
 
 
 def causes() -> list[dict[str, str]]:

@@ -409,10 +409,12 @@ type Point = (number | null)[];
 
 interface BandwidthsData {
   keys: string[];
-  kinds: { kind: string; points: Point[] }[];
+  kinds: { kind: string; points: Point[]; links: number[]; slow: number[] }[];
   peaks: number[];
   device: string | null;
   notes: string[];
+  // Row, column, size, messages, GB/s, times slower than others, slow or not.
+  pairs: { ranks: number[]; cells: [number, number, number, number, number | null, number | null, number][]; notes: string[] };
 }
 
 interface StepData {
