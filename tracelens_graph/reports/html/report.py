@@ -140,7 +140,7 @@ def _page(
     layout = {"lanes": timeline.lanes(w, d), "call": CLASSES.index("call")}
     events = {
         "causes": timeline.causes(), "arguments": timeline.argument_texts(w, d), "lead_ns": w.core.info.lead_ns,
-        "classes": CLASSES, "categories": categories_by_class(w), "texts": [],
+        "classes": CLASSES, "categories": categories_by_class(w), "texts": [], "seen_first": timeline.seen_first(w),
     }  # fmt: skip
     return page(title, {**head, **layout}, {**events, **named, **body}, numbered, code)
 

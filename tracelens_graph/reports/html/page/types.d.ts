@@ -289,6 +289,8 @@ interface ReportBody extends TablesBody {
   roofline: RooflineData;
   drawn: { events: number; instants: number; left_out: Record<string, number> };
   lead_ns: number;
+  // Start and end of what the timeline shows at first, ns; null for all of the trace.
+  seen_first: [number, number] | null;
   classes: string[];
   // Class of GPU work -> the categories that it stands for.
   categories: Record<string, string>;
