@@ -88,7 +88,6 @@ def test_ranks_that_are_read_again_give_the_same_tables(
     }
     assert found.table("late_ranks")["rank"][0] == 2
     assert found.lateness == expected.lateness
-    assert found.lateness == expected.lateness
     assert [one.core.equals(other.core) for one, other in zip(deferred, whole, strict=True)] == [True] * 4
 
 
