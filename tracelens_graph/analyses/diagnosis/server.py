@@ -11,6 +11,7 @@ from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.account import Account, account_of
 from tracelens_graph.analyses.diagnosis.finding import Finding, Severity, brief, percent, shown_ms
 from tracelens_graph.analyses.idle.between_steps import engine_of
+from tracelens_graph.analyses.idle.idle import BETWEEN_STEPS
 from tracelens_graph.analyses.serving.costs import step_costs
 from tracelens_graph.analyses.serving.gaps import host_parts_between
 from tracelens_graph.analyses.serving.iterations import BETWEEN, Served, served_in
@@ -56,7 +57,13 @@ def of_server(w: Window, causes: list[Finding]) -> tuple[list[Finding], list[Fin
     costs = {(row["phase"], row["term"]): row for row in step_costs(account.window).records()}
     gaps = list(_gaps(account, served))
     explained_ms = sum(float(one.evidence["ms"]) for one in gaps)
-    left = [one for one in causes if one.topic not in _IDLE_TOPICS or float(one.evidence["ms"]) > explained_ms]
+    work_ms = sum(float(one.evidence.get(f"{cause.name}_ms", 0)) for one in gaps for cause in BETWEEN_STEPS)
+    beyond = {"python": work_ms}  # Python holds the work between steps, which is explained there
+    left = [
+        one
+        for one in causes
+        if one.topic not in _IDLE_TOPICS or float(one.evidence["ms"]) - beyond.get(one.topic, 0) > explained_ms
+    ]
     return [_steps(served, rows, costs), *gaps, *_prompts(served, rows), *_padding(rows), *_fixed(costs)], left
 
 
