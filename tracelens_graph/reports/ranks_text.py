@@ -41,7 +41,7 @@ def screen(job: Job, width: int, color: bool, rows: int | None = None) -> Iterat
     yield from wrapped(printable(head(job)), width, _INDENT)
     yield ""
     yield from (bold(line, color) for line in wrapped(headline(job), width, _INDENT))
-    for line in late_lines(job):
+    for line in (*late_lines(job), *slowdown_lines(job)):
         yield from wrapped(printable(line), width, _INDENT)
     for name, most in (("rank_times", 0), ("collective_kinds", KINDS), ("rank_balance", RANKS)):
         table = job.table(name)
@@ -102,6 +102,11 @@ def late_lines(job: Job) -> list[str]:
     return [*job.slow_links, *([] if job.lateness is None else job.lateness.lines)]
 
 
+def slowdown_lines(job: Job) -> list[str]:
+    """How much slower the job is than with even work; nothing where that is not known."""
+    return [job.slowdown_line] if job.slowdown_line else []
+
+
 def notes(job: Job) -> list[str]:
     """What belongs below the tables of the screen."""
     if not len(job.matched):
@@ -148,7 +153,12 @@ _ON_PAGE = {"rank_times": "Of a step", "collective_kinds": "Collectives", "rank_
 
 def ranks_json(job: Job) -> str:
     """The ranks as one JSON object: the headline, stragglers, notes, and all tables."""
-    about = {"headline": headline(job), "late": late_lines(job), "notes": job.matched.notes}
+    about = {
+        "headline": headline(job),
+        "late": late_lines(job),
+        "slowdown": job.slowdown_line,
+        "notes": job.matched.notes,
+    }
     return document(job.matched.ranks, about, job.tables())
 
 
@@ -164,7 +174,11 @@ def ranks_markdown(job: Job, rows: int = 20) -> str:
         job: the ranks.
         rows: rows of each table; 0 for all.
     """
-    blocks = [f"## {escape(head(job))}", f"**{escape(headline(job))}**", *map(escape, late_lines(job))]
+    blocks = [
+        f"## {escape(head(job))}",
+        f"**{escape(headline(job))}**",
+        *map(escape, (*late_lines(job), *slowdown_lines(job))),
+    ]
     blocks += [
         f"### {title}\n\n{table_markdown(first_rows(job.table(name), rows))}" for name, title in _ON_PAGE.items()
     ]

@@ -15,9 +15,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
 from tracelens_graph.analyses.stragglers.chains import Chain
-from tracelens_graph.analyses.stragglers.rank_work import RankWork, SharedEnds
+from tracelens_graph.analyses.stragglers.rank_work import RankWork, SharedEnds, pipelines
 from tracelens_graph.graph.trace_set import Deferred, TraceSet
 
 _MOST_HELD = 16
@@ -86,14 +85,17 @@ class Arrivals:
     Args:
         figures: what each collective cost.
         traces: the same ranks, with whole graphs.
+
+    Attributes:
+        is_held: whether the graphs are held, and not read again when needed.
     """
 
     def __init__(self, figures: Figures, traces: TraceSet) -> None:
         self.figures, self.traces = figures, traces
         self._m = figures.matched
-        is_held = not any(isinstance(one.graph, Deferred) for one in traces)
+        self.is_held = not any(isinstance(one.graph, Deferred) for one in traces)
         # What was found of a rank holds its graph.
-        self.rank = lru_cache(None if is_held else _MOST_HELD)(self._rank)
+        self.rank = lru_cache(None if self.is_held else _MOST_HELD)(self._rank)
 
     def _rank(self, ordinal: int, on_gpu: bool = True) -> RankWork:
         return RankWork(self._m, ordinal, self.traces[ordinal].core, on_gpu)
@@ -197,10 +199,5 @@ class Arrivals:
 
     @cached_property
     def pipeline(self) -> list[int]:
-        """For each rank a number; those that transfers join, directly or over others, have the same one."""
-        number = list(range(len(self.traces)))
-        transfers = [at for at, kind in enumerate(self._m.kind) if kind in POINT_TO_POINT]
-        for one, *others in {tuple(self._m.trace[self._m.parts_of(at)].tolist()) for at in transfers}:
-            joined = {number[other] for other in others}
-            number = [number[one] if at in joined else at for at in number]
-        return number
+        """For each rank the number of its pipeline; see `pipelines`."""
+        return pipelines(self._m)[0].tolist()
