@@ -23,8 +23,8 @@ from tracelens_graph.tables.table import Table
 
 QUERIES = with_queries(
     "forward_backward gpu_time_under kernel_summary launch_delay modules modules_of_signature ops_summary "
-    "ops_summary_by_category ops_unique_args programs python_lines runtime_summary unified_perf_summary "
-    "unlaunched_gpu_time"
+    "ops_summary_by_category ops_unique_args programs python_lines queue_length queues runtime_summary "
+    "unified_perf_summary unlaunched_gpu_time"
 )
 
 LINEAR = {"Input_Dims": [[8, 16], [32, 16]], "Input_type": ["float", "float"]}
