@@ -13,7 +13,7 @@
 //   direction: H is the host, D a device, P another device; fill for fills, else unknown
 //   start_us: when the stretch begins, counted from the zero of Perfetto UI, us
 //   end_us: when it ends, us
-//   bytes: bytes moved in the stretch, B
+//   bytes: bytes moved in the stretch, to whole ones, B
 //   gb_per_s: bytes per time of the stretch, GB/s
 WITH {trace: null, points: 20, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
@@ -41,9 +41,9 @@ UNWIND copies AS c
 WITH t, low, high, c, CASE WHEN c.start > low THEN c.start ELSE low END AS from,
      CASE WHEN c.end < high THEN c.end ELSE high END AS to, coalesce(t.lead_ns, 0) AS lead
 WITH c.device AS device, c.direction AS direction, low + lead AS start, high + lead AS end,
-     sum(CASE WHEN to > from THEN c.rate * (to - from) ELSE 0.0 END) AS bytes
+     toInteger(floor(0.5 + sum(CASE WHEN to > from THEN c.rate * (to - from) ELSE 0.0 END))) AS bytes
 WITH device, direction, collect({start: start, end: end, bytes: bytes}) AS parts, sum(bytes) AS total
 UNWIND parts AS part
 RETURN device, direction, part.start / 1e3 AS start_us, part.end / 1e3 AS end_us, part.bytes AS bytes,
-       part.bytes / (part.end - part.start) AS gb_per_s
+       toFloat(part.bytes) / (part.end - part.start) AS gb_per_s
 ORDER BY total DESC, device, direction, start_us
