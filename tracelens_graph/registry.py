@@ -50,6 +50,7 @@ _QUESTIONS = {
     "analyses.performance.model_flops": "model_flops",
     "analyses.performance.roofline_summary": "unmodelled",
     "analyses.opportunities.opportunities": "opportunities",
+    "analyses.opportunities.sequences": "kernel_sequences",
     "analyses.places.attribution": "attribution",
     "analyses.places.host_times": "host_times",
     "analyses.places.modules": "modules=module_times",
