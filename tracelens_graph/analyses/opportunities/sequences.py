@@ -10,9 +10,10 @@ from tracelens_graph.analyses.opportunities.chains import FUSIBLE, chains_of
 from tracelens_graph.analyses.opportunities.launched import Launched, launched
 from tracelens_graph.analyses.places.attribution import of_optimizer
 from tracelens_graph.analyses.shared.gpu_work import GPU_TIME, PERCENT, fitting_names, percent
-from tracelens_graph.analyses.shared.grouping import Cells
+from tracelens_graph.analyses.shared.grouping import Cells, group_by
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arrays import expanded
+from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.window import Window, window_of
@@ -26,7 +27,7 @@ KERNEL_SEQUENCES = TableSchema(
     "kernel_sequences",
     "Which sequences of kernels ops launch again and again, and what fusing them would save.",
     {
-        "op": Column.key("name of the op or module", drop_priority=-1),
+        "op": Column.key("name of the op, or of the module without the number of the instance", drop_priority=-1),
         "kernels": Column("number of its GPU events", drop_priority=0),
         "count": Column.count("calls of the op with this sequence", drop_priority=-1),
         "gpu_time_us": GPU_TIME,
@@ -67,14 +68,14 @@ class _Calls(NamedTuple):
     first: Rows
 
 
-def kernel_sequences(g: Core | Window, op: str = "", min_kernels: int = MIN_KERNELS) -> Table:
+def kernel_sequences(g: Core | Window, contains: str = "", min_kernels: int = MIN_KERNELS) -> Table:
     """Sequences of GPU events below calls of ops and modules, those with most GPU time first.
 
     Calls of one name are alike if the names of the GPU events below them are, in the order of their starts.
 
     Args:
         g: the graph, or a window of it.
-        op: what names of the ops or modules contain; of calls within one another the outermost one counts. Empty for
+        contains: what names of the ops or modules contain; of calls within one another the outermost one counts. Empty for
             all names; then it is the innermost one with so many GPU events.
         min_kernels: GPU events that a sequence has at least.
 
@@ -85,7 +86,7 @@ def kernel_sequences(g: Core | Window, op: str = "", min_kernels: int = MIN_KERN
         raise AnalysisError(f"min_kernels is a number of GPU events, from 1 on, not {min_kernels}")
     w = window_of(g)
     core, c = w.core, w.core.columns
-    calls = _calls(w, op, min_kernels)
+    calls = _calls(w, contains, min_kernels)
     group, example = _sequences(core, calls)
     number, size = len(example), np.diff(np.append(calls.first, len(calls.gpu)))
     start, end = c.start_ns[calls.gpu], c.end_ns[calls.gpu]
@@ -96,7 +97,7 @@ def kernel_sequences(g: Core | Window, op: str = "", min_kernels: int = MIN_KERN
     sequences = [calls.gpu[calls.first[at] : calls.first[at] + size[at]] for at in example.tolist()]
     traffic_ns = gpu_ns * _shares(w, sequences)
     columns: dict[str, Cells] = {
-        "op": [core.names[code] for code in c.name[calls.rows[example]].tolist()],
+        "op": _normal_names(core, calls.rows[example]),
         "kernels": size[example],
         "count": np.bincount(group, minlength=number),
         "gpu_time_us": gpu_ns / 1e3,
@@ -108,21 +109,21 @@ def kernel_sequences(g: Core | Window, op: str = "", min_kernels: int = MIN_KERN
         "uid": c.uid[calls.rows[example]],
         "sequence": [[core.names[code] for code in c.name[rows].tolist()] for rows in sequences],
     }
-    table = KERNEL_SEQUENCES.table(columns, w.titled(f"Sequences of kernels below {op or 'ops and modules'}"))
+    table = KERNEL_SEQUENCES.table(columns, w.titled(f"Sequences of kernels below {contains or 'ops and modules'}"))
     return table.take(np.lexsort((calls.rows[example], -gpu_ns)))
 
 
-def _calls(w: Window, op: str, min_kernels: int) -> _Calls:
+def _calls(w: Window, contains: str, min_kernels: int) -> _Calls:
     """The calls of a name with so many GPU events of the window below them; see `kernel_sequences`."""
     c, gpu = w.core.columns, w.gpu_rows
     rows = w.rows_of_kind(Kind.Op, Kind.Module)
-    rows = rows[fitting_names(w.core, lambda name: op in name)[c.name[rows]]]
+    rows = rows[fitting_names(w.core, lambda name: contains in name)[c.name[rows]]]
     # Rows are in pre-order: a call that begins within an earlier one is below it.
-    if op:
+    if contains:
         reach = np.maximum.accumulate(c.last[rows])
         rows = rows[np.append(-1, reach[:-1])[: len(rows)] < rows]
     rows = rows[np.searchsorted(gpu, c.last[rows], "right") - np.searchsorted(gpu, rows) >= min_kernels]
-    if not op:
+    if not contains:
         rows = rows[np.append(rows[1:], len(c))[: len(rows)] > c.last[rows]]
     at, of = expanded(np.searchsorted(gpu, rows), np.searchsorted(gpu, c.last[rows], "right"))
     gpu = gpu[at]
@@ -134,16 +135,23 @@ def _sequences(core: Core, calls: _Calls) -> tuple[Codes, Rows]:
     """Number of the sequence of each call, and the first call of each."""
     names = core.columns.name[calls.gpu].astype(np.int32)
     edges = np.append(calls.first, len(names)).tolist()
-    of_call = core.columns.name[calls.rows].tolist()
-    known: dict[tuple[int, bytes], int] = {}
+    known: dict[tuple[str, bytes], int] = {}
     group = np.array(
         [
             known.setdefault((name, names[low:high].tobytes()), len(known))
-            for name, low, high in zip(of_call, edges, edges[1:], strict=False)
+            for name, low, high in zip(_normal_names(core, calls.rows), edges, edges[1:], strict=False)
         ],
         np.int64,
     )
     return group, np.unique(group, return_index=True)[1]
+
+
+def _normal_names(core: Core, rows: Rows) -> list[str]:
+    """Names of calls without what differs between instances of a module."""
+    c = core.columns
+    pair, first = group_by(c.kind[rows], c.name[rows])
+    names = [normal_name(Kind(int(c.kind[row])), core.names[c.name[row]]) for row in rows[first].tolist()]
+    return [names[at] for at in pair.tolist()]
 
 
 def _shares(w: Window, sequences: list[Rows]) -> np.ndarray:
