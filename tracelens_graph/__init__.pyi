@@ -17,6 +17,7 @@ from tracelens_graph.analyses.diagnosis.verdict import verdict as verdict
 from tracelens_graph.analyses.identification.tables import identified_kernels as identified_kernels
 from tracelens_graph.analyses.idle.idle import idle_causes as idle_causes
 from tracelens_graph.analyses.idle.idle_gaps import idle_gaps as idle_gaps
+from tracelens_graph.analyses.kernels.copy_bandwidth import copy_bandwidth as copy_bandwidth
 from tracelens_graph.analyses.kernels.kernels import kernel_category_detail as kernel_category_detail
 from tracelens_graph.analyses.kernels.kernels import kernel_category_summary as kernel_category_summary
 from tracelens_graph.analyses.kernels.kernels import kernel_summary as kernel_summary
@@ -28,6 +29,8 @@ from tracelens_graph.analyses.kernels.shares import graph_launches as graph_laun
 from tracelens_graph.analyses.kernels.shares import kernels_by_tile as kernels_by_tile
 from tracelens_graph.analyses.kernels.short_kernels import short_kernel_histogram as short_kernel_histogram
 from tracelens_graph.analyses.kernels.short_kernels import short_kernels_summary as short_kernels_summary
+from tracelens_graph.analyses.launches.queues import queue_length as queue_length
+from tracelens_graph.analyses.launches.queues import queues as queues
 from tracelens_graph.analyses.launches.replays import replays as replays
 from tracelens_graph.analyses.launches.runtime import launch_delay as launch_delay
 from tracelens_graph.analyses.launches.runtime import runtime_summary as runtime_summary
@@ -38,6 +41,7 @@ from tracelens_graph.analyses.memory.peak import memory_over_time as memory_over
 from tracelens_graph.analyses.memory.peak import memory_peak as memory_peak
 from tracelens_graph.analyses.memory.peak import memory_summary as memory_summary
 from tracelens_graph.analyses.opportunities.opportunities import opportunities as opportunities
+from tracelens_graph.analyses.opportunities.sequences import kernel_sequences as kernel_sequences
 from tracelens_graph.analyses.ops.instruction_costs import instruction_costs as instruction_costs
 from tracelens_graph.analyses.ops.op_times import op_times as op_times
 from tracelens_graph.analyses.ops.ops import ops_summary as ops_summary

@@ -93,6 +93,9 @@ class OfTrace:
     def graph_launches(self) -> Table:
         """Launches of captured graphs by what they replay, the greatest time first."""
 
+    def copy_bandwidth(self, points: int = 20) -> Table:
+        """Bytes that copies and fills move per time, by device and direction."""
+
     def kernel_occupancy(self) -> Table:
         """Kernels by name with how well they fill the device, the greatest time first."""
 
@@ -107,6 +110,12 @@ class OfTrace:
 
     def launch_delay(self, by: Literal['op', 'call'] = 'op') -> Table:
         """From a launch call to the start of its first GPU event, by op or by launch call."""
+
+    def queues(self, capacity: int = 1024) -> Table:
+        """The queue of each stream, the longest first: its length, how long work waits in it, and how long it is full."""
+
+    def queue_length(self, capacity: int = 1024, points: int = 20) -> Table:
+        """The length of the queue of each stream over time; see `queues`."""
 
     def unlaunched_gpu_time(self) -> Table:
         """GPU work whose launch is not in the trace, by name."""
@@ -131,6 +140,9 @@ class OfTrace:
 
     def opportunities(self, arch: Architecture | str | None = None) -> Table:
         """Where time could be won, by every rule of `rules.RULES`, the most first."""
+
+    def kernel_sequences(self, contains: str = '', min_kernels: int = 2) -> Table:
+        """Sequences of GPU events below calls of ops and modules, those with most GPU time first."""
 
     def attribution(self, level: str = 'op', name: str | re.Pattern[str] | None = None) -> Table:
         """GPU time per name at one level of the graph."""
