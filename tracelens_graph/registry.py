@@ -39,6 +39,7 @@ _QUESTIONS = {
     "analyses.kernels.kernels": "kernel_summary kernel_category_summary kernel_category_detail",
     "analyses.kernels.shares": "category_shares kernels_by_tile copies graph_launches",
     "analyses.kernels.copy_bandwidth": "copy_bandwidth",
+    "analyses.kernels.counters": "kernel_counters",
     "analyses.kernels.occupancy": "kernel_occupancy device_use",
     "analyses.kernels.short_kernels": "short_kernels_summary",
     "analyses.launches.runtime": "runtime_summary launch_delay",

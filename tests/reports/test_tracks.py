@@ -60,7 +60,7 @@ def test_counters_beside_the_trace() -> None:
     core = load_core([
         span("cuda_runtime", "cudaLaunchKernel", 1000, 2, correlation=1),
         span("cuda_runtime", "cudaMemcpyAsync", 1003, 2, correlation=2),
-        kernel("k", 1010, 10, correlation=1, **GPU),
+        span("kernel", "k", 1010, 10, 0, 7, correlation=1, **GPU),
         span("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 1020, 4, 0, 7, bytes=8000, correlation=2, **GPU),
     ])  # fmt: skip
     found: dict[str, list[tuple[float, dict[str, float]]]] = defaultdict(list)
@@ -164,7 +164,7 @@ def test_the_trace_stays_what_it_was(path: Path) -> None:
     assert after.info.lead_ns == before.info.lead_ns
     assert after.info.left_out.get(f"category {CATEGORY}", 0) == sum(
         len(one.slices) for one in tracks(before.everything)
-    )
+    ) + sum(len(one.course.at) for one in counters(before.everything))
 
 
 @parametrize("path", chosen_traces())
