@@ -17,7 +17,6 @@ from tracelens_graph.analyses.diagnosis.verdict import verdict as verdict
 from tracelens_graph.analyses.identification.tables import identified_kernels as identified_kernels
 from tracelens_graph.analyses.idle.idle import idle_causes as idle_causes
 from tracelens_graph.analyses.idle.idle_gaps import idle_gaps as idle_gaps
-from tracelens_graph.analyses.kernels.copy_bandwidth import copy_bandwidth as copy_bandwidth
 from tracelens_graph.analyses.kernels.kernels import kernel_category_detail as kernel_category_detail
 from tracelens_graph.analyses.kernels.kernels import kernel_category_summary as kernel_category_summary
 from tracelens_graph.analyses.kernels.kernels import kernel_summary as kernel_summary
@@ -87,6 +86,7 @@ from tracelens_graph.analyses.tensors.storages import peak_bytes_by_module as pe
 from tracelens_graph.analyses.tensors.storages import shared_reads as shared_reads
 from tracelens_graph.analyses.tensors.storages import storage_kernels as storage_kernels
 from tracelens_graph.analyses.timeline.collectives import coll_analysis as coll_analysis
+from tracelens_graph.analyses.timeline.copy_bandwidth import copy_bandwidth as copy_bandwidth
 from tracelens_graph.analyses.timeline.step_breakdown import step_breakdown as step_breakdown
 from tracelens_graph.analyses.timeline.steps import step_summary as step_summary
 from tracelens_graph.analyses.timeline.streams import exposed_communication as exposed_communication

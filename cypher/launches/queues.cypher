@@ -18,7 +18,7 @@
 //   max_us: the first moment of this length, counted from the zero of Perfetto UI, us
 //   mean_wait_us: mean time of those that waited from the start of the call to their own, us
 //   full_us: time in which the queue has the length `capacity` or more, us
-//   full_percent: the same as share of the time from the first launch to the start of the last event, %
+//   full_percent: full_us as share of the time from the first launch to the last start, %
 WITH {trace: null, capacity: 1024, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]

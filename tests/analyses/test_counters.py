@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from handmade import span
 
-from tracelens_graph.analyses.kernels.counters import kernel_counters
+from tracelens_graph.analyses.performance.counters import kernel_counters
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import narrow, whole_window
 from tracelens_graph.loading.one import load_core

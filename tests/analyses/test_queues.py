@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from handmade import span
 
-from tracelens_graph.analyses.kernels.copy_bandwidth import bandwidths_of, copy_bandwidth
 from tracelens_graph.analyses.launches.queues import queue_length, queues, queues_of
 from tracelens_graph.analyses.opportunities.sequences import kernel_sequences
 from tracelens_graph.analyses.shared.levels import Levels
+from tracelens_graph.analyses.timeline.copy_bandwidth import bandwidths_of, copy_bandwidth
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import whole_window
@@ -155,7 +155,7 @@ def work(name: str, start: float, dur: float, number: int, stream: int = 7, cat:
 
 
 def filled() -> Core:
-    """Three launches one behind the other, of which the second and the third wait for the first kernel; one elsewhere."""
+    """Three launches one behind the other, whose kernels wait for the first; and one on another stream."""
     return load_core([
         span("cpu_op", "aten::add", 0, 8), call(0, 1), call(2, 2), call(4, 3, 20), call(30, 4),
         work("a", 5, 10, 1), work("b", 15, 10, 2), work("c", 25, 5, 3), work("d", 31, 4, 4, 8),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.graph import Graph
     from tracelens_graph.graph.trace_set import TraceSet
-    from tracelens_graph.reports.tracks import JobTracks, Others
+    from tracelens_graph.reports.tracks import Counter, JobTracks, Others, Track
 
 _GRAPHS = ("graphml", "graphml.gz", "parquet", "csv")
 _GPU_TIME = ("folded", "perfetto", "speedscope")
@@ -255,6 +255,6 @@ def _beside(traces: TraceSet, matched: MatchedCollectives, job: JobTracks, first
         yield from process_entries([path], free, f"{TOOL}: the job", -2, lambda times: times - first_ns)
     for place, one in enumerate(traces):
         w = whole_window(one.core)
-        found = [*tracks(w, job.of(place, is_alone=False)), *counters(w)]
+        found: list[Track | Counter] = [*tracks(w, job.of(place, is_alone=False)), *counters(w)]
         title = f"{job.titles[place]}, {TOOL}: {KNOWN}"
         yield from process_entries(found, free + 1 + place, title, _PLACES * place - 1, partial(on_file, place))

@@ -21,13 +21,13 @@ from msgspec import Raw
 from tracelens_graph.analyses.critical_path.critical_path import CriticalPath, critical_path
 from tracelens_graph.analyses.critical_path.walk import Class, Path
 from tracelens_graph.analyses.idle.idle import Cause, idle_parts
-from tracelens_graph.analyses.kernels.copy_bandwidth import bandwidths_of
 from tracelens_graph.analyses.launches.queues import queues_of
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.places.attribution import NO_MODULE, OPTIMIZER, charged, of_optimizer
 from tracelens_graph.analyses.places.modules import PlaceTree, place_tree
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.shared.levels import Levels
+from tracelens_graph.analyses.timeline.copy_bandwidth import bandwidths_of
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.trace_set import TraceSet, rank_titles

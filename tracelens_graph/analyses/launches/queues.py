@@ -42,7 +42,7 @@ QUEUES = TableSchema(
         "max_us": Column.moment("the first moment of this length, counted from the zero of Perfetto UI", "us"),
         "mean_wait_us": Column("mean time of those that waited from the start of the call to their own", "us"),
         "full_us": Column.total("time in which the queue has the length `capacity` or more", "us"),
-        "full_percent": Column("the same as share of the time from the first launch to the start of the last event", "%"),
+        "full_percent": Column("full_us as share of the time from the first launch to the last start", "%"),
         "blocked_us": Column.total("time that calls which launch on the stream take while its queue is full", "us"),
     },
 )  # fmt: skip
@@ -173,13 +173,16 @@ def queue_length(g: Core | Window, capacity: int = CAPACITY, points: int = POINT
             **stretches(w.core, edges), "mean_length": one.course.mean(edges), "max_length": one.course.greatest(edges),
             "full_us": np.diff(full.total_before(edges)) / 1e3,
         })  # fmt: skip
-    columns = {name: np.concatenate([part[name] for part in parts]) if parts else [] for name in QUEUE_LENGTH}
+    columns: dict[str, Cells] = {
+        name: np.concatenate([part[name] for part in parts]) if parts else [] for name in QUEUE_LENGTH
+    }
     return QUEUE_LENGTH.table(columns, w.titled("Queues of streams over time"), _notes(w))
 
 
 def _notes(w: Window) -> list[str]:
     lone = len(w.gpu_rows) - len(w.linked_gpu_rows)
-    return [f"{lone:,} of {len(w.gpu_rows):,} GPU events have no launch in the trace: no queue shows them"] if lone else []
+    of = f"{lone:,} of {len(w.gpu_rows):,} GPU events have no launch in the trace"
+    return [f"{of}: no queue shows them"] if lone else []
 
 
 _LONG, _NEAR, _MUCH = 256, 0.99, 0.1

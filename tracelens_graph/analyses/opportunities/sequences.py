@@ -75,8 +75,8 @@ def kernel_sequences(g: Core | Window, contains: str = "", min_kernels: int = MI
 
     Args:
         g: the graph, or a window of it.
-        contains: what names of the ops or modules contain; of calls within one another the outermost one counts. Empty for
-            all names; then it is the innermost one with so many GPU events.
+        contains: what names of the ops or modules contain; of calls within one another the outermost one counts. Empty
+            for all names; then it is the innermost one with so many GPU events.
         min_kernels: GPU events that a sequence has at least.
 
     Raises:

@@ -1,4 +1,4 @@
-"""A quantity that changes at moments, such as the length of a queue: its course, and what it was in stretches of time."""
+"""Quantities that change at moments, such as the length of a queue: their course, and figures of stretches of time."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracelens_graph.analyses.shared.grouping import group_by
+from tracelens_graph.analyses.shared.grouping import Cells, group_by
 from tracelens_graph.analyses.shared.levels import END_US, POINTS, START_US, Levels, edges_of, stretches
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
@@ -22,10 +22,14 @@ COPY_BANDWIDTH = TableSchema(
     "How fast copies and fills move bytes over time, by direction.",
     {
         "device": Column.key("index of the device", cells="number"),
-        "direction": Column.key("H is the host, D a device, P another device; fill for fills, else unknown", drop_priority=-1),
+        "direction": Column.key(
+            "H is the host, D a device, P another device; fill for fills, else unknown", drop_priority=-1
+        ),
         "start_us": START_US,
         "end_us": END_US,
-        "bytes": Column.total("bytes moved in the stretch; those of a copy are spread evenly over its duration, to whole ones", "B"),
+        "bytes": Column.total(
+            "bytes moved in the stretch; those of a copy are spread evenly over its duration, to whole ones", "B"
+        ),
         "busy_us": Column.total("time of it in which a copy of the direction runs", "us"),
         "gb_per_s": Column("bytes per time of the stretch", "GB/s"),
         "max_gb_per_s": Column("greatest rate of all copies that run at once", "GB/s", Role.max, drop_priority=0),
@@ -107,12 +111,17 @@ def copy_bandwidth(g: Core | Window, points: int = POINTS) -> Table:
         moved = np.floor(np.diff(one.rate.total_before(edges)) + 0.5).astype(np.int64)
         count = len(edges) - 1
         parts.append({
-            "device": np.full(count, one.device), "direction": np.full(count, one.direction, object), **stretches(w.core, edges),
+            "device": np.full(count, one.device), "direction": np.full(count, one.direction, object),
+            **stretches(w.core, edges),
             "bytes": moved, "busy_us": np.diff(one.running.times_of(one.running.level > 0).total_before(edges)) / 1e3,
             "gb_per_s": moved / np.diff(edges), "max_gb_per_s": one.rate.greatest(edges),
         })  # fmt: skip
-    columns = {name: np.concatenate([part[name] for part in parts]) if parts else [] for name in COPY_BANDWIDTH}
+    columns: dict[str, Cells] = {
+        name: np.concatenate([part[name] for part in parts]) if parts else [] for name in COPY_BANDWIDTH
+    }
     rows = _copies(w)
     without = int(np.count_nonzero(~_has_rate(w.core, rows)))
-    notes = [f"{without:,} of {len(rows):,} copies and fills have no rate: no bytes recorded, or 0 ns"] if without else []
+    notes = (
+        [f"{without:,} of {len(rows):,} copies and fills have no rate: no bytes recorded, or 0 ns"] if without else []
+    )
     return COPY_BANDWIDTH.table(columns, w.titled("Bandwidth of copies and fills over time"), notes)

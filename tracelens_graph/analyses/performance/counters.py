@@ -1,8 +1,8 @@
 """Counters of the hardware that CUPTI's range profiler recorded per kernel, joined to the ops that launched them.
 
-Kineto wrote them as events of category `cuda_profiler_range`, one per kernel, named after it, with a counter per argument
-(`CUPTI_PROFILER_METRICS`). It dropped the range profiler since; traces that have them stay readable. With it no kernel
-is recorded as such: the n-th range is the work of the n-th launch.
+Kineto wrote them as events of category `cuda_profiler_range`, one per kernel, named after it, with a counter per
+argument (`CUPTI_PROFILER_METRICS`). It dropped the range profiler since; traces that have them stay readable. With it
+no kernel is recorded as such: the n-th range is the work of the n-th launch.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import numpy as np
 
 from tracelens_graph.analyses.memory.blocks import outermost_op
 from tracelens_graph.analyses.shared.gpu_work import calls_named, names_of
-from tracelens_graph.analyses.shared.grouping import Groups, text_codes
-from tracelens_graph.errors import AnalysisError
+from tracelens_graph.analyses.shared.grouping import Cells, Groups, text_codes
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import nearest_above
@@ -100,22 +99,23 @@ def kernel_counters(g: Core | Window) -> Table:
     first = np.unique(code, return_index=True)[1] if len(keys) else np.zeros(0, np.int64)
     groups = Groups(code, np.array(values, float), len(first))
     names = zip(*(keys[at] for at in first.tolist()), strict=True) if len(first) else ([], [], [], [])
-    columns = dict(zip(("kernel", "op", "outermost_op", "counter"), map(list, names), strict=True))
+    columns: dict[str, Cells] = dict(zip(("kernel", "op", "outermost_op", "counter"), map(list, names), strict=True))
     uids = [int(c.uid[rows[at]]) if rows[at] >= 0 else None for at in first.tolist()]
     columns |= {
-        "ranges": groups.count, "sum": groups.sum, "mean": groups.mean, "min": groups.min, "max": groups.max, "uid": uids
+        "ranges": groups.count, "sum": groups.sum, "mean": groups.mean, "min": groups.min, "max": groups.max,
+        "uid": uids,
     }  # fmt: skip
     return KERNEL_COUNTERS.table(columns, title, notes)
 
 
 _NONE = (
-    "the trace has no counters of kernels: no events of category cuda_profiler_range, which Kineto wrote until it dropped "
-    "CUPTI's range profiler"
+    "the trace has no counters of kernels: no events of category cuda_profiler_range, which Kineto wrote until it "
+    "dropped CUPTI's range profiler"
 )
 
 
 def _ranges(w: Window) -> list[_Range]:
-    """The ranges in the order of time. They are no nodes, so they are read from the file, in the blocks that name them."""
+    """The ranges in the order of time. They are no nodes, so they are read from the file, where it names them."""
     core = w.core
     if not core.info.left_out.get(f"category {_CATEGORY}"):
         return []
