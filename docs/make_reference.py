@@ -138,6 +138,7 @@ _OF_RANKS = (
     "collective_kinds",
     "rank_balance",
     "rank_collectives",
+    "rank_links",
     "rank_steps",
     "unmatched_collectives",
     "late_ranks",

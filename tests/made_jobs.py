@@ -9,13 +9,12 @@ from functools import cache, cached_property
 from typing import Any
 
 from tracelens_graph.analyses.critical_path.causes import Causes, causes
+from tracelens_graph.analyses.ranks.held import Entry, Held
 from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
-
-Held = tuple[Collective, int, int]
 
 
 def collective(
@@ -31,10 +30,10 @@ def collective(
     return Collective(**{**fields, **more})
 
 
-def rank(number: int, held: Sequence[Held], **more: Any) -> RankCollectives:
+def rank(number: int, held: Sequence[Entry], **more: Any) -> RankCollectives:
     """What a rank took part in."""
     told: dict[str, Any] = {"world_size": None, "host": None, "devices": 0, "offset_ns": 0, **more}
-    return RankCollectives(f"rank{number}", number, held=tuple(held), **told)
+    return RankCollectives(f"rank{number}", number, held=Held.of(held), **told)
 
 
 @dataclass

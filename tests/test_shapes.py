@@ -23,6 +23,7 @@ from tracelens_graph.categories import kernels
 from tracelens_graph.cli.app import app
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph import traversals
+from tracelens_graph.graph.batches import batch_of
 from tracelens_graph.graph.collective_kinds import communication
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
@@ -41,9 +42,15 @@ WARM: set[str] = set()
 """What ran once, so that imports and compiled patterns are not counted."""
 
 
-def cost(call: Callable[[], object]) -> tuple[int, int]:
-    kernels._KEPT.clear()  # what is known of names that another size had, too
+def forget_names() -> None:
+    """What is known of names that another size had, too."""
+    kernels._KEPT.clear()
     communication.cache_clear()
+    batch_of.cache_clear()
+
+
+def cost(call: Callable[[], object]) -> tuple[int, int]:
+    forget_names()
     made = 0
 
     def counted() -> None:
@@ -116,8 +123,7 @@ def test_work_of_commands_grows_with_the_trace(
             words = [str(tmp_path / f"{name}{n}.json") if word == name else word for word in words]
         if not measured:
             run(words)  # imports are no growth
-        kernels._KEPT.clear()
-        communication.cache_clear()
+        forget_names()
         made = 0
 
         def counted(words: list[str] = words) -> None:

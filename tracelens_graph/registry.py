@@ -94,6 +94,7 @@ _OTHERS = {
     "analyses.places.host_times": "host_functions host_lines host_modules host_threads",
     "analyses.places.modules": "module_tree",
     "analyses.ranks.collective_tables": "unmatched_collectives",
+    "analyses.ranks.link_tables": "rank_links",
     "analyses.ranks.rank_tables": "rank_times rank_steps",
     "analyses.structure.calls": "calls_by_category calls_by_op calls_by_arguments",
     "analyses.tensors.life": "tensor_life tensor_versions",

@@ -12,6 +12,9 @@
 //   collective: number of the collective, by first start
 //   kind: kind of collective
 //   group: what the program calls its process group, else the group's name; null where not recorded
+//   group_ranks: ranks of that group, JSON; null where not recorded
+//   source_rank: number of the rank that sends; null unless a transfer of which both ends are known
+//   target_rank: number of the rank that receives; null likewise
 //   sequence: number of the collective in its group; null where not recorded
 //   step: number of the step in which most ranks launched it; null outside of steps
 //   ranks: ranks whose traces have it
@@ -41,7 +44,8 @@ WHERE c.run = run AND (p.kind IS NULL OR c.name = p.kind)
 WITH p, c ORDER BY c.wait_ns DESC, c.number
 WITH p, collect(c) AS rows
 UNWIND rows[..CASE p.top WHEN 0 THEN size(rows) ELSE p.top END] AS c
-RETURN c.number AS collective, c.name AS kind, c.group AS group, c.sequence AS sequence, c.step AS step,
+RETURN c.number AS collective, c.name AS kind, c.group AS group, c.group_ranks AS group_ranks,
+       c.source_rank AS source_rank, c.target_rank AS target_rank, c.sequence AS sequence, c.step AS step,
        c.ranks AS ranks, c.group_size AS group_size, c.start_ns / 1000.0 AS start_us,
        (c.start_ns + c.start_skew_ns) / 1000.0 AS last_start_us, c.start_skew_ns / 1000.0 AS start_skew_us,
        c.wait_ns / 1000.0 AS wait_us, c.latency_ns / 1000.0 AS latency_us, c.shortest_ns / 1000.0 AS shortest_us,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -17,6 +15,7 @@ from tracelens_graph.loaders.kineto.times import MOST_APART_NS
 from tracelens_graph.schema import STORED, Kind, Property
 from tracelens_graph.schema.categories import is_step_name
 from tracelens_graph.utils.arrays import Ns, Numbering
+from tracelens_graph.utils.hosts import hashed, is_hash, switch_in
 
 _RAW_COLUMNS = tuple(p for p in STORED if p.name not in ("parent", "last", "depth", "owner", "owner_rule"))
 
@@ -27,15 +26,15 @@ KEPT_METADATA = (
     "baseTimeNanoseconds", "record_shapes", "with_stack", "with_modules", "with_flops", "profile_memory",
     "cupti_version", "cuda_runtime_version", "cuda_driver_version", "roctracer_version", "hip_runtime_version",
     "hip_driver_version", "nccl_version", "pytorch_version", "torch_version", "generator", "host_name", "host",
-    "profiler", LEFT_OUT_ITERATIONS,
+    "switch", "profiler", LEFT_OUT_ITERATIONS,
 )  # fmt: skip
 """Top-level keys that are kept. All others stay out: real traces carried tokens in them. Of the host's name a hash is
-kept, so that ranks of one host know each other; a piece cut out of a trace has that hash as `host`. Of the profiler's
-name only that of XLA is kept, which pieces of profiles of JAX have."""
+kept, so that ranks of one host know each other, and one of what hosts of one switch share in it; a piece cut out of a
+trace has these as `host` and `switch`. Of the profiler's name only that of XLA is kept, which pieces of profiles of JAX
+have."""
 
 _TYPES = {"deviceProperties": list, "distributedInfo": dict, "generator": str, "host_name": str, "host": str,
-          LEFT_OUT_ITERATIONS: dict}  # fmt: skip
-_HASH = re.compile("[0-9a-f]{16}")
+          "switch": str, LEFT_OUT_ITERATIONS: dict}  # fmt: skip
 
 _KEPT_DISTRIBUTED = (
     "backend", "rank", "world_size", "pg_count", "pg_config", "nccl_version", "ranks", "num_ranks", "group_size",
@@ -199,9 +198,11 @@ def metadata_of(keys: dict[str, Any]) -> dict[str, Any]:
         ]
     host = kept.pop("host_name", None)
     if host:
-        kept["host"] = blake2b(host.encode("utf-8", "replace"), digest_size=8).hexdigest()
-    elif not _HASH.fullmatch(kept.get("host", "")):
-        kept.pop("host", None)
+        kept["host"] = hashed(host)
+        kept["switch"] = hashed(switch) if (switch := switch_in(host)) else ""
+    for name in ("host", "switch"):
+        if not is_hash(kept.get(name, "")):
+            kept.pop(name, None)
     return kept
 
 

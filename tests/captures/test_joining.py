@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from contextlib import nullcontext
 from contextvars import copy_context
 from pathlib import Path
@@ -213,6 +214,42 @@ def test_details_give_sizes_and_modes_to_files_by_their_names(server: Path, own:
     (own / "execution_details.json").write_text(json.dumps(entries))
     g = tlg.load(server / "rank0.json.gz", capture=own)
     assert {one.mode for one in g.info.replays} == {"PIECEWISE"}
+
+
+@pytest.mark.parametrize("platform", ["rocm", "nvidia"])
+@pytest.mark.parametrize("cut", ["begin", "end", "both"])
+def test_what_is_recorded_of_a_capture_is_joined(tmp_path: Path, platform: str, cut: str) -> None:
+    write(simulate(**{**SETTINGS, "platform": platform, "sizes": (8,), "requests": 8, "streams": 1}), tmp_path,
+          traces_only=True)  # fmt: skip
+    whole = tlg.load(tmp_path / "rank0.json.gz", capture=tmp_path / "capture")
+    (file,) = (tmp_path / "capture").glob("*.gz")
+    trace = json.loads(gzip.decompress(file.read_bytes()))
+    calls = sorted(one["ts"] for one in trace["traceEvents"] if re.match("(cuda|hip)LaunchKernel", one.get("name", "")))
+    middle = calls[len(calls) // 2]
+    edges = {"begin": "StreamBeginCapture", "end": "StreamEndCapture", "both": "Stream(Begin|End)Capture"}
+    edge = re.compile(edges[cut])
+    trace["traceEvents"] = [
+        one
+        for one in trace["traceEvents"]
+        if not edge.search(one.get("name", ""))
+        and not (
+            "LaunchKernel" in one.get("name", "") and (cut, one["ts"] < middle) in {("begin", True), ("end", False)}
+        )
+    ]
+    file.write_bytes(gzip.compress(json.dumps(trace).encode()))
+    part = tlg.load(tmp_path / "rank0.json.gz", capture=tmp_path / "capture")
+    owners = [
+        {
+            c.uid[row]: g.names[c.name[c.owner[row]]]
+            for row in g.gpu_rows[c.owner_rule[g.gpu_rows] == OwnerRule.graph_capture]
+        }
+        for g in (whole, part)
+        for c in (g.columns,)
+    ]
+    assert owners[1].items() <= owners[0].items()
+    share = len(owners[1]) / len(owners[0])
+    assert share == 1 if cut == "both" else 0.4 < share < 0.6
+    assert all("record" in one.note for one in part.info.replays if one.joined)
 
 
 def test_a_set_is_joined_rank_by_rank(tmp_path: Path) -> None:

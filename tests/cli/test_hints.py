@@ -12,8 +12,9 @@ import typer
 from handmade import Run
 
 from corpus import kineto_traces, parametrize
+from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.cli.app import app
-from tracelens_graph.cli.hints import COMMANDS_WITH, Call, without_folders
+from tracelens_graph.cli.hints import ASKED_OF_A_DEVICE, COMMANDS_WITH, Asked, Call, without_folders
 from tracelens_graph.cli.options import ANYWHERE, Anywhere
 from tracelens_graph.cli.windows import WindowChoice
 from tracelens_graph.loading.one import load_core
@@ -44,6 +45,27 @@ def test_commands_that_take_what_hints_repeat(option: str) -> None:
     program: Any = typer.main.get_command(app)
     took = {name for name, one in program.commands.items() if any(option in p.opts for p in one.params)}
     assert took == COMMANDS_WITH[option]
+
+
+def test_a_command_keeps_the_device_and_what_joined_replays() -> None:
+    call, token = Call("t.json", arch="h200"), ANYWHERE.set(Anywhere(capture=("c",), identify=True))
+    try:
+        for command in COMMANDS_WITH["--arch"] - {"model", "ranks"}:
+            assert call.complete(f"tracelens-graph {command} TRACE").endswith(
+                f"{command} t.json --arch h200 --capture c --identify"
+            )
+        for question in ASKED_OF_A_DEVICE:
+            assert f"{question} t.json -p arch=h200 --capture" in call.complete(f"tracelens-graph ask {question} TRACE")
+        assert "h200" not in call.complete("tracelens-graph ask phases TRACE") + call.cut(3)
+        of_ranks = Asked(["a", "b"], WindowChoice(), "h200")
+        assert of_ranks.next("--path").endswith("ranks a b --arch h200 --capture c --identify --path")
+        assert "--capture c --identify" in of_ranks.cut(1, "key")
+    finally:
+        ANYWHERE.reset(token)
+
+
+def test_questions_that_take_a_device_are_known() -> None:
+    assert {name for name, one in QUESTIONS.items() if "arch" in one.parameters} == ASKED_OF_A_DEVICE
 
 
 def test_what_came_through_a_pipe_is_not_named(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from made_jobs import collective, rank
 from to_draw import HOSTILE, hostile, large, late_job
 
 from tracelens_graph.analyses.ranks import pictures
+from tracelens_graph.analyses.ranks.held import Held
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.ranks.rank_collectives import GpuTime
 from tracelens_graph.reports.picture import saved
@@ -139,7 +140,7 @@ def test_a_missing_rank_and_a_missing_step_leave_a_gap(late: Job) -> None:
     ranks[0] = replace(
         first,
         steps=first.steps[1:],
-        held=tuple(first.held[at] for at in kept),
+        held=Held.of(first.held[at] for at in kept),
         step_of=tuple(first.step_of[at] - 1 for at in kept),
     )
     waits, shown = heat(axes_of(Job(ranks)))

@@ -354,7 +354,7 @@ def _note(
     core: Core, group: Sequence[tuple[Replay, Match | None]], graph: CapturedGraph, graphs: Sequence[CapturedGraph]
 ) -> str:
     """That another rank captured what this one replays, and that only ops say which size was replayed."""
-    notes = []
+    notes = [_CUT[graph.cut]] if graph.cut else []
     if graph.rank is not None and core.info.rank is not None and graph.rank != core.info.rank:
         notes.append(f"captured by rank {graph.rank}, replayed by rank {core.info.rank}")
     if len({one.batch_size for one in graphs}) > 1 and any(one.likely_size is not None for one, _ in group):
@@ -362,6 +362,11 @@ def _note(
     return "; ".join(notes)
 
 
+_CUT = {
+    "begin": "the recording began within the capture, so that the calls before are missing",
+    "end": "the recording ended within the capture, so that the calls behind are missing",
+    "both": "the begin and the end of the capture were not recorded",
+}
 _UNLIKE = 4
 """Graphs of one size that are looked for: that of most replays, then those of what is unlike them."""
 _COMPARED = 4

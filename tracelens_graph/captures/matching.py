@@ -89,6 +89,11 @@ class Reference:
     def __len__(self) -> int:
         return len(self.token)
 
+    def part(self, events: slice) -> Reference:
+        """Some of its events alone."""
+        per_event = ("token", "stream", "start", "names", "kinds", "grids")
+        return replace(self, **{name: getattr(self, name)[events] for name in per_event})
+
 
 @dataclass(frozen=True, eq=False)
 class Fit:
@@ -129,7 +134,8 @@ class Fit:
         joined = int(np.count_nonzero(self.call >= 0))
         least = _ALIKE_IN_KIND if self.rule == BY_KIND else _ALIKE
         captured = max(int(self.call.max(initial=-1)) + 1, len(self.graph) // 2)
-        return joined >= least * max(len(self.call), 1) and joined >= least * captured
+        replayed = min(len(self.call), len(self.graph)) if self.graph.is_part else len(self.call)
+        return joined >= least * max(replayed, 1) and joined >= least * captured
 
 
 class Vocabulary:
@@ -363,6 +369,8 @@ def _first_places(events: Codes, places: Codes) -> Rows | None:
     return np.array(found, np.int64)
 
 
+_LEAST_PART = 8
+"""Calls of a capture that have to be recorded for a part of it to be joined: fewer fit elsewhere, too."""
 _LEAST_SURE = 2
 """Events whose places must be known for times to say where others belong."""
 
@@ -389,7 +397,20 @@ def _nearest(distance: np.ndarray) -> Rows:
 
 
 def fit(reference: Reference, graph: CapturedGraph, words: Vocabulary) -> Fit:
-    """How a reference fits a captured graph."""
+    """How a reference fits a captured graph. A part of a capture is the first or the last of it."""
+    whole, missing = _fit(reference, graph, words), len(reference) - len(graph)
+    if missing <= 0 or not graph.is_part or np.count_nonzero(whole.call >= 0) >= _ALIKE * len(reference):
+        return whole
+    events = slice(missing, None) if graph.cut == "begin" else slice(len(graph))
+    found = _fit(reference.part(events), graph, words)
+    call, doubtful, implausible = (np.full(len(reference), what) for what in (-1, False, False))
+    is_sure = found.rule in (BY_NAME, BY_NODE) or (found.rule == BY_COUNT and not found.implausible.any())
+    if reference.is_ordered and len(graph) >= _LEAST_PART and is_sure:
+        call[events], doubtful[events], implausible[events] = found.call, found.doubtful, found.implausible
+    return Fit(graph, call, found.rule, doubtful, implausible)
+
+
+def _fit(reference: Reference, graph: CapturedGraph, words: Vocabulary) -> Fit:
     calls = words.of(graph.kinds.tolist(), graph.names)
     if (calls < 0).any():
         return _by_kind(reference, graph, calls)

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,6 +42,7 @@ class CapturedGraph:
         grids, streams: of each call; None where not recorded.
         tree: modules, frames of the user and ops above the calls.
         call: position in the tree of what made each captured call; -1 for none.
+        cut: what of the capture was not recorded: "begin", "end", "both", or nothing.
     """
 
     file: str
@@ -55,9 +56,15 @@ class CapturedGraph:
     streams: tuple[Any, ...]
     tree: CallTree
     call: Rows
+    cut: str = ""
 
     def __len__(self) -> int:
         return len(self.kinds)
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it is known to be the first or the last part of a capture."""
+        return self.cut in ("begin", "end")
 
     def called(self, at: int) -> str:
         """What a captured call launches: the name of its kernel, else the op that made it."""
@@ -86,31 +93,76 @@ class CapturedGraph:
         return [tree.names[tree.name[one]] if one >= 0 else None for one in op.tolist()]
 
 
-def captured_calls(core: Core) -> list[tuple[int, Rows]]:
-    """When each capture in a trace began, and the rows of the calls that it recorded; none of them launched what ran.
+class Capture(NamedTuple):
+    """A capture of a stream, as far as a trace recorded it.
 
-    A capture lasts from a begin to the next end on the thread. What the trace has no end of lasts to the trace's end.
+    Attributes:
+        begin, end: when it began and ended, ns; those of the least and greatest integers where that was not recorded.
+        rows: the calls that it recorded.
+        cut: as in CapturedGraph.
+    """
+
+    begin: int
+    end: int
+    rows: Rows
+    cut: str = ""
+
+
+def captured_calls(core: Core) -> list[Capture]:
+    """The captures in a trace, by their begin; none of their calls launched what ran.
+
+    A capture lasts from a begin to the next end on the thread. What has no end lasts to the trace's end. An end without
+    a begin is of a capture within which the recording began.
     """
     c = core.columns
-    calls = rows_of_kind(c, (Kind.RuntimeCall,))
-    begins = calls[fitting(core.names, c.name[calls], BEGIN.search)]
-    if not len(begins):
+    begins, ends = (_called(core, pattern) for pattern in (BEGIN, _END))
+    if not len(begins) and not len(ends):
         return []
-    ends = calls[fitting(core.names, c.name[calls], _END.search)]
+    rows, found = _recorded(core), []
+    for thread in np.unique(c.thread[np.append(begins, ends)]).tolist():
+        own = rows[c.thread[rows] == thread]
+        starts, stops = (np.sort(c.start_ns[one[c.thread[one] == thread]]).tolist() for one in (begins, ends))
+        if stops and (not starts or stops[0] < starts[0]):
+            starts = [_BEFORE, *starts]
+        for begin in starts:
+            end = next((one for one in stops if one > begin), _NEVER)
+            cut = "begin" if begin == _BEFORE else "end" if end == _NEVER else ""
+            inside = (c.start_ns[own] > begin) & (c.start_ns[own] < end)
+            found.append(Capture(begin, end, own[inside], cut))
+    return sorted(found, key=lambda one: one.begin)
+
+
+_BEFORE, _NEVER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
+def _called(core: Core, pattern: re.Pattern[str]) -> Rows:
+    """Rows of the runtime calls whose names fit."""
+    calls = rows_of_kind(core.columns, (Kind.RuntimeCall,))
+    found: Rows = calls[fitting(core.names, core.columns.name[calls], pattern.search)]
+    return found
+
+
+def _recorded(core: Core) -> Rows:
+    """Rows of the calls that launch, copy or fill, and ran nothing."""
+    c = core.columns
+    calls = rows_of_kind(c, (Kind.RuntimeCall,))
     rows = calls[fitting(core.names, c.name[calls], lambda name: normal_name(Kind.RuntimeCall, name) in RECORDED)]
     rows = rows[~np.isin(rows, np.unique(c.parent[core.gpu_rows]))]
     # The runtime's call may hold the driver's, which records the same work.
     is_recorded = np.zeros(len(c) + 1, bool)
     is_recorded[rows] = True
-    rows = rows[climb(np.append(c.parent, -1), c.parent[rows], is_recorded) < 0]
-    found = []
-    for begin in begins[np.argsort(c.start_ns[begins], kind="stable")].tolist():
-        later = ends[(c.thread[ends] == c.thread[begin]) & (c.start_ns[ends] > c.start_ns[begin])]
-        end = c.start_ns[later].min() if len(later) else np.iinfo(np.int64).max
-        start = c.start_ns[rows]
-        inside = (c.thread[rows] == c.thread[begin]) & (start > c.start_ns[begin]) & (start < end)
-        found.append((int(c.start_ns[begin]), rows[inside]))
+    found: Rows = rows[climb(np.append(c.parent, -1), c.parent[rows], is_recorded) < 0]
     return found
+
+
+def without_captures(core: Core) -> str:
+    """What a trace without a captured graph holds instead, in words."""
+    if len(_called(core, BEGIN)):
+        return "no call that launches, copies or fills is in its captures"
+    if not (number := len(_recorded(core))):
+        calls = "its calls ran what they launched" if len(core.gpu_rows) else "it has no calls that launch GPU work"
+        return f"no capture of a stream begins or ends in it, and {calls}"
+    return f"no capture of a stream begins or ends in it; {number:,} of its calls launched nothing"
 
 
 def arguments_of(core: Core, rows: Rows) -> list[dict[str, Any]]:
@@ -122,20 +174,39 @@ def arguments_of(core: Core, rows: Rows) -> list[dict[str, Any]]:
 
 
 def captured_graphs(core: Core) -> list[CapturedGraph]:
-    """The graphs that a trace recorded and that hold GPU work."""
-    captures = [(begin, rows) for begin, rows in captured_calls(core) if len(rows)]
+    """The graphs that a trace recorded and that hold GPU work.
+
+    Where it recorded neither begin nor end of a capture, calls of a thread are the inside of one if none of those
+    between the first and the last ran anything.
+    """
+    captures = [one for one in captured_calls(core) if len(one.rows)] or _insides(core)
     ranges = _ranges(core)
     found = []
-    for number, (begin, rows) in enumerate(captures, 1):
-        around = [(size, mode) for start, end, size, mode in ranges if start <= begin < end]
-        size, mode = around[-1] if around else (_usual_size(core, rows), "FULL" if len(captures) == 1 else "PIECEWISE")
-        found.append(_graph(core, rows, begin, number, size, mode))
+    for number, one in enumerate(captures, 1):
+        at = core.columns.start_ns[one.rows[0]] if one.begin == _BEFORE else one.begin
+        around = [(size, mode) for start, end, size, mode in ranges if start <= at < end]
+        alone = "FULL" if len(captures) == 1 else "PIECEWISE"
+        size, mode = around[-1] if around else (_usual_size(core, one.rows), alone)
+        found.append(_graph(core, one, number, size, mode))
     return found
 
 
-def _graph(core: Core, rows: Rows, begin: int, number: int, size: int | None, mode: str) -> CapturedGraph:
+def _insides(core: Core) -> list[Capture]:
+    """Of each thread the calls that launched nothing, if they stand together."""
+    c, rows, found = core.columns, _recorded(core), []
+    ran = np.unique(c.parent[core.gpu_rows])
+    for thread in np.unique(c.thread[rows]).tolist():
+        own = rows[c.thread[rows] == thread]
+        between = ran[(c.thread[ran] == thread) & (ran > own[0]) & (ran < own[-1])]
+        if not len(between):
+            found.append(Capture(_BEFORE, _NEVER, own, "both"))
+    return found
+
+
+def _graph(core: Core, capture: Capture, number: int, size: int | None, mode: str) -> CapturedGraph:
+    rows = capture.rows
     c = core.columns
-    tree, call = calls_above(core, rows, begin)
+    tree, call = calls_above(core, rows, capture.begin, capture.end if capture.begin == _BEFORE else _NEVER)
     arguments = arguments_of(core, rows)
     apis = [normal_name(Kind.RuntimeCall, core.names[name]) for name in c.name[rows].tolist()]
     names = [one.get("kernel") for one in arguments]
@@ -151,6 +222,7 @@ def _graph(core: Core, rows: Rows, begin: int, number: int, size: int | None, mo
         streams=tuple(one.get("stream") for one in arguments),
         tree=tree,
         call=call,
+        cut=capture.cut,
     )
 
 
@@ -175,8 +247,8 @@ def _usual_size(core: Core, rows: Rows) -> int | None:
     return found.most_common(1)[0][0] if found else None
 
 
-def calls_above(core: Core, rows: Rows, begin: int) -> tuple[CallTree, Rows]:
-    """Modules, and frames of the user and ops that began in the capture, above the calls; of each call the nearest.
+def calls_above(core: Core, rows: Rows, begin: int, end: int = _NEVER) -> tuple[CallTree, Rows]:
+    """Modules, and frames of the user and ops that lie in the capture, above the calls; of each call the nearest.
 
     A piece of a model is captured within its modules. Frames of libraries say nothing about the program, and would be
     most of the rows of a trace with many replays.
@@ -188,7 +260,7 @@ def calls_above(core: Core, rows: Rows, begin: int) -> tuple[CallTree, Rows]:
         above = np.unique(above[above >= 0])
         bearing[above] = True
         above = c.parent[above].astype(np.int64)
-    kept = bearing & _shown(core) & ((c.start_ns >= begin) | (c.kind == Kind.Module))
+    kept = bearing & _shown(core) & ((c.start_ns >= begin) & (c.end_ns <= end) | (c.kind == Kind.Module))
     nodes = np.flatnonzero(kept)
     position = np.full(len(c) + 1, -1, np.int64)
     position[nodes] = np.arange(len(nodes))

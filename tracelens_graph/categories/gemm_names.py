@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tracelens_graph.utils.patterns import LazyPattern
+
 
 @dataclass(frozen=True)
 class ParsedName:
@@ -84,7 +86,7 @@ def second(first: str | None, second: str | None) -> str | None:
 
 # --- Tensile (rocBLAS, hipBLASLt) --------------------------------------------------------------------------------
 
-_TENSILE = re.compile(
+_TENSILE = LazyPattern(
     r"Cijk_A(?P<a>ilk|lik)C?_B(?P<b>ljk|jlk)C?_(?P<types>\w{1,60}?)_MT(?P<tile>\d{1,4}x\d{1,4}x\d{1,4})_"
 )
 _TENSILE_TYPE = re.compile(r"F8N|B8N|F8|B8|F6|F4|I8|4xi8|[HBSDCZIX]")
@@ -130,7 +132,7 @@ def _read_tensile(found: re.Match[str]) -> ParsedName:
 
 # --- cuBLAS ------------------------------------------------------------------------------------------------------
 
-_NVJET = re.compile(
+_NVJET = LazyPattern(
     r"nvjet_(?:(?P<arch>sm\d{2,3})_)?(?P<types>[a-z]{3,5})_(?:mma_)?(?P<tile>\d{1,4}x\d{1,4})_(?P<k>\d{1,4})x"
     r"(?P<stages>\d{1,3})_(?P<cluster>\d{1,2}x\d{1,2})f?_(?P<rest>\w{1,80}_)?(?P<op>[TN]{2})[TN]{1,2}(?![a-zA-Z])"
 )
@@ -159,7 +161,7 @@ def _read_nvjet(found: re.Match[str]) -> ParsedName:
     )
 
 
-_OLD_CUBLAS = re.compile(
+_OLD_CUBLAS = LazyPattern(
     r"(?P<arch>maxwell|pascal|volta|turing|ampere|hopper)_(?:(?P<dtype>fp16|bf16|fp32|int8|tf32)_)?"
     r"(?P<letter>[a-z]{0,3}?)(?P<instruction>\d{3,6})?(?P<kind>gemm|cudnn)_(?:(?P<out>fp16|bf16|fp32|int8)_)?"
     r"(?:winograd_)?(?P<tile>\d{1,3}x\d{1,3})_(?P<rest>\w{0,100})"
@@ -198,7 +200,7 @@ def _read_old_cublas(found: re.Match[str]) -> ParsedName:
     )
 
 
-_XMMA = re.compile(
+_XMMA = LazyPattern(
     r"(?P<arch>sm\d{2,3})_xmma_(?P<op>gemm|fprop|dgrad|wgrad|conv\w{0,10})_(?P<rest>\w{1,200}?)_"
     r"tilesize(?P<tile>\d{1,4}x\d{1,4}x\d{1,4})(?P<end>\w{0,200})"
 )
@@ -240,12 +242,12 @@ def _layout(text: str) -> str | None:
 
 # --- CUTLASS -----------------------------------------------------------------------------------------------------
 
-_CUTLASS = re.compile(
+_CUTLASS = LazyPattern(
     r"cutlass(?:_(?P<arch>\d{2,3}))?_(?:wmma_)?(?P<unit>tensorop|simt)_(?:(?P<dtype>bf16|f16|tf32|e4m3|e5m2|s8|f64)_)?"
     r"(?P<letter>[a-z]{1,2}?)(?P<instruction>\d{3,6})?(?P<op>gemm|fprop|dgrad|wgrad)_(?P<rest>\w{0,60}?_)??"
     r"(?P<tile>\d{1,3}x\d{1,3})_(?P<k>\d{1,3})x(?P<stages>\d{1,2})_(?P<layout>[tn]{2}|n[dhwc]{3,4})(?:_|$|[^a-z])"
 )
-_CUTLASS3 = re.compile(
+_CUTLASS3 = LazyPattern(
     r"cutlass3x_(?P<arch>sm\d{2,3})_(?:tensorop|simt|bstensorop|sptensorop)_\w{0,20}?(?P<op>gemm)_"
     r"(?P<types>(?:[a-z]{1,4}\d{0,2}[a-z0-9]{0,6}_){3,5})(?P<tile>\d{1,4}x\d{1,4}x\d{1,4})_"
     r"(?P<cluster>\d{1,2}x\d{1,2})x\d{1,2}_(?P<stages>\d{1,2})_(?P<layout>[tn]{2})[tn]"
@@ -298,7 +300,7 @@ def _read_cutlass(found: re.Match[str]) -> ParsedName:
 
 # --- MIOpen, TensorRT-LLM, Triton kernels ------------------------------------------------------------------------
 
-_IGEMM = re.compile(
+_IGEMM = LazyPattern(
     r"igemm_(?P<op>fwd|bwd|wrw)_gtc\w{0,3}?_(?:(?P<layout>nhwc|nchw|nchwc)_)?(?:(?P<dtype>fp16|bf16|fp32|int8)_)?"
     r"\w{0,20}?bt(?P<tile>\d{1,3}x\d{1,3}x\d{1,3})_(?:wt(?P<instruction>\d{1,3}x\d{1,3}x\d{1,3}))?"
 )
@@ -318,7 +320,7 @@ def _read_igemm(found: re.Match[str]) -> ParsedName:
 
 
 _TYPE = r"(?:Mx)?(?:E4m3|E5m2|E2m1|Bfloat16|Fp16|Fp32)"
-_BMM = re.compile(
+_BMM = LazyPattern(
     rf"(?:b|ge)mm_(?P<out>{_TYPE})_(?P<a>{_TYPE})(?P<b>{_TYPE})_(?P<compute>{_TYPE})_t(?P<tile>\d{{1,3}}x\d{{1,3}}x\d{{1,4}})"
     r"(?:u\d)?_s(?P<stages>\d{1,2})_\w{0,80}?m(?P<instruction>\d{1,3}x\d{1,3}x\d{1,3})_(?:cga(?P<cluster>\d{1,2}x\d{1,2}))?"
 )
@@ -345,7 +347,7 @@ def _read_trtllm_gemm(found: re.Match[str]) -> ParsedName:
     )
 
 
-_OGS = re.compile(
+_OGS = LazyPattern(
     r"matmul_ogs_[NT]{2,3}_(?P<y>\w{2,8}?)x(?P<x>\w{2,8}?)x(?P<w>\w{2,8}?)_"
     r"(?P<tile>\d{1,4}x\d{1,4}x\d{1,4})x(?P<split>\d{1,3})(?:_(?P<epilogue>[a-z]+))?"
 )
@@ -367,7 +369,7 @@ def _read_matmul_ogs(found: re.Match[str]) -> ParsedName:
 
 
 Reader = Callable[[re.Match[str]], ParsedName | None]
-GEMM_NAMES: Sequence[tuple[str, re.Pattern[str], Reader]] = (
+GEMM_NAMES: Sequence[tuple[str, LazyPattern, Reader]] = (
     ("Cijk", _TENSILE, _read_tensile),
     ("nvjet", _NVJET, _read_nvjet),
     ("_xmma_", _XMMA, _read_xmma),

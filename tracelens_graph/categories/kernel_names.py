@@ -15,6 +15,7 @@ from typing import Any
 
 from tracelens_graph.categories.gemm_names import DTYPES, GEMM_NAMES, ParsedName, Reader, sizes
 from tracelens_graph.tables.names import short_name
+from tracelens_graph.utils.patterns import LazyPattern
 
 _READ = 8192
 
@@ -50,7 +51,7 @@ def properties(name: str) -> dict[str, Any]:
     return found
 
 
-_FLASH = re.compile(
+_FLASH = LazyPattern(
     r"flash_(?P<op>fwd|bwd)_(?P<kind>\w{0,60}?)kernel<(?:\w{1,40}::)*Flash_\w{3}_kernel_traits<(?P<head>\d{1,4}), ?"
     r"(?P<m>\d{1,4}), ?(?P<n>\d{1,4})[^<>]{0,200}?(?:cutlass::(?P<dtype>\w{1,16}))[^<>]{0,80}"
     r"(?:<[^<>]{0,200}> ?> ?, ?(?P<flags>[a-z, ]{0,200}))?"
@@ -73,7 +74,7 @@ def _flash(found: re.Match[str]) -> ParsedName:
     )
 
 
-_FMHA = re.compile(
+_FMHA = LazyPattern(
     r"fmha_(?P<op>fwd|bwd)_hd(?P<head>\d{1,4})(?:_hd\d{1,4})?_(?P<dtype>bf16|fp16|fp8)(?P<causal>_causal)?|"
     r"fmha_cutlass(?P<way>[FB])_(?P<xtype>bf16|f16|f32)_aligned_(?P<tile>\d{1,3}x\d{1,3})_\w{0,20}?sm(?P<arch>\d{2,3})|"
     r"fmhaSm(?P<sm>\d{2,3})[a-z]?Kernel_Qkv(?P<qkv>E4m3|Bfloat16|Fp16)O(?P<out>E4m3|E2m1|Bfloat16|Fp16)H(?:Qk)?"
@@ -105,7 +106,7 @@ def _fmha(found: re.Match[str]) -> ParsedName:
     )
 
 
-_TRITON_ATTENTION = re.compile(
+_TRITON_ATTENTION = LazyPattern(
     r"\A_?(?:attn_(?P<op>fwd|bwd)(?:_preprocess)?|bwd_(?:kernel_(?:dk_dv|dq|fuse)|preprocess))(?:\.kd)?\Z"
 )
 
@@ -115,7 +116,7 @@ def _triton_attention(found: re.Match[str]) -> ParsedName:
     return ParsedName("Triton", f"attention {'forward' if found['op'] == 'fwd' else 'backward'}")
 
 
-_CK = re.compile(r"\bck(?:_tile)?::|_ZNK?(?:2ck|7ck_tile)\d")
+_CK = LazyPattern(r"\bck(?:_tile)?::|_ZNK?(?:2ck|7ck_tile)\d")
 _CK_OPERATIONS = {
     "conv_fwd": "fprop", "bwd_data": "dgrad", "bwd_weight": "wgrad", "fmha_?fwd|gemm_softmax_gemm": "attention forward",
     "fmha_?bwd": "attention backward", "gemm": "gemm",
@@ -129,7 +130,7 @@ def _composable_kernel(found: re.Match[str]) -> ParsedName:
     return ParsedName("CK", next(fitting, None))
 
 
-_INDUCTOR = re.compile(r"\Atriton_(?:(?P<kind>[a-z]{3})_)?fused_(?:(?P<fused>\w*?)_)?\d+(?:\.kd)?$")
+_INDUCTOR = LazyPattern(r"\Atriton_(?:(?P<kind>[a-z]{3})_)?fused_(?:(?P<fused>\w*?)_)?\d+(?:\.kd)?$")
 _INDUCTOR_KINDS = {
     "poi": "pointwise", "red": "reduction", "per": "persistent reduction", "tem": "template", "for": "foreach",
 }  # fmt: skip
@@ -140,7 +141,7 @@ def _inductor(found: re.Match[str]) -> ParsedName:
     return ParsedName("inductor", _INDUCTOR_KINDS.get(found["kind"] or ""), fused=found["fused"])
 
 
-_GENERIC = re.compile(r"(?:elementwise|reduce|multi_tensor_apply)_\w{0,40}<")
+_GENERIC = LazyPattern(r"(?:elementwise|reduce|multi_tensor_apply)_\w{0,40}<")
 _FUNCTOR = re.compile(
     r"\b(?!(?:Binary|AUnary|BUnary|Nullary)Functor\b|gpu_kernel|gpu_index_kernel|_?cuda_\w*_internal)"
     r"(\w{0,60}?(?:Functor(?:On\w{1,16})?(?:_\w{1,20})?|_kernel(?:_cuda|_impl)?|_functor|Ops|KernelImpl\w{0,20}|_cuda_out))"
@@ -154,7 +155,7 @@ def _pytorch(generic: re.Match[str]) -> ParsedName | None:
     return ParsedName("PyTorch", functor=functor[1]) if functor else None
 
 
-_NAMES: Sequence[tuple[str, re.Pattern[str], Reader]] = (
+_NAMES: Sequence[tuple[str, LazyPattern, Reader]] = (
     *GEMM_NAMES,
     ("flash_", _FLASH, _flash),
     ("fmha", _FMHA, _fmha),

@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 from tracelens_graph.categories.kernel_rules import CATEGORIES, NAME_RULES, OP_RULES, OTHER
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.op_table import OP_TABLE
+from tracelens_graph.utils.patterns import LazyPattern
 from tracelens_graph.utils.suggest import did_you_mean
 
 LONGEST = 8192
@@ -45,11 +46,11 @@ class KernelRule:
     @cached_property
     def in_name(self) -> Callable[[str], object]:
         """Tells whether the pattern of names fits a name in lower case."""
-        return _compiled(self.pattern).search
+        return _lazy(self.pattern).search
 
     @cached_property
-    def _in_op(self) -> re.Pattern[str]:
-        return _compiled(self.op)
+    def _in_op(self) -> LazyPattern:
+        return _lazy(self.op)
 
     def fits_op(self, op: str) -> bool:
         """Whether the pattern of ops fits an op in lower case."""
@@ -175,9 +176,9 @@ def category_of_op(op: str, rules: KernelRules = KERNEL_RULES) -> str:
     return kernel_category("", entry.category or entry.sheet, rules) if entry else found
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
-    # Names are in lower case; a pattern that is so too needs no flag, which would keep `re` from looking for a prefix.
-    return re.compile(pattern, 0 if pattern == pattern.lower() else re.IGNORECASE)
+def _lazy(pattern: str) -> LazyPattern:
+    # Names are in lower case; a pattern that is so too needs no flag, which would keep it from looking for its words.
+    return LazyPattern(pattern, ignores_case=pattern != pattern.lower())
 
 
 def _declared(content: Mapping[str, Any], where: str) -> dict[str, str]:
@@ -205,7 +206,7 @@ def _rule(entry: Any, categories: Mapping[str, str], where: str) -> KernelRule:
     rule = KernelRule(**entry)
     for pattern in (rule.pattern, rule.op):
         try:
-            _compiled(pattern)
+            re.compile(pattern)
         except (re.error, OverflowError, RecursionError) as error:
             raise AnalysisError(f"{where}: {pattern!r} is no regular expression: {error}") from error
     return rule

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracelens_graph.cli.options import ANYWHERE
+from tracelens_graph.cli.options import ANYWHERE, NO_ARCH
 from tracelens_graph.cli.windows import WindowChoice
 
 if TYPE_CHECKING:
@@ -41,8 +41,11 @@ COMMANDS_WITH = {
     "--annotation": _OF_WINDOWS,
     "--extension": _OF_WINDOWS - {"ranks"},
     "--et": {"ask", "link", "replay", "report", "save", "tensor"},
+    "--arch": {"model", "ranks", "replay", "report", "roofline"},
 }
 """Commands that take an option which hints repeat; those with `--annotation` take all options of windows."""
+ASKED_OF_A_DEVICE = {"model_flops", "opportunities"}
+"""Questions that take a device as a parameter."""
 
 
 def with_profile(words: Sequence[str], source: str, parameters: Sequence[Any]) -> str:
@@ -113,6 +116,7 @@ class Call:
         window: the part of the trace.
         extensions: the user's extensions.
         et: the execution trace that it is linked with, as the user named it.
+        arch: the device that was named.
         joined: captures, or another trace, as the user named them -> as commands name them.
     """
 
@@ -120,6 +124,7 @@ class Call:
     window: WindowChoice = field(default_factory=WindowChoice)
     extensions: Sequence[str] = ()
     et: str | None = None
+    arch: str | None = None
     joined: Mapping[str, str] = field(default_factory=dict)
 
     def complete(self, command: str) -> str:
@@ -140,10 +145,12 @@ class Call:
             more += [("--extension", one) for one in self.extensions]
         if name in COMMANDS_WITH["--et"] and self.et is not None:
             more.append(("--et", self.et))
+        if name in COMMANDS_WITH["--arch"] and self.arch is not None:
+            more.append(("--arch", self.arch))
+        if name == "ask" and ASKED_OF_A_DEVICE.intersection(words) and self.arch not in (None, NO_ARCH):
+            words += ["-p", f"arch={self.arch}"]
         if name in COMMANDS_WITH["--annotation"] or name == "cut":
-            more += [("--capture", self.joined.get(one, one)) for one in ANYWHERE.get().capture]
-            like = ANYWHERE.get().identify
-            more += [("--like", self.joined.get(like, like))] if isinstance(like, str) else [("--identify",)] * like
+            more += _anywhere(self.joined)
         for option in more:
             if option[0] not in command.split():
                 words += option
@@ -225,6 +232,14 @@ class Call:
         return self.complete(f"{_PROGRAM} cut TRACE --uid {uid} -o event-{uid}.json.gz")
 
 
+def _anywhere(joined: Mapping[str, str] | None = None) -> list[tuple[str, ...]]:
+    """The options of all commands by which replayed kernels got their ops: captures, another trace, or none."""
+    called, given = joined or {}, ANYWHERE.get()
+    like = given.identify
+    by_kernels = [("--like", called.get(like, like))] if isinstance(like, str) else [("--identify",)] * like
+    return [*(("--capture", called.get(one, one)) for one in given.capture), *by_kernels]
+
+
 def captures_beside(trace: str) -> str | None:
     """The folder of captures that lies beside a trace, as servers write it; None without one."""
     if _is_read_once(trace) or not Path(trace).is_file():
@@ -257,6 +272,7 @@ class Asked:
 
     traces: Sequence[str]
     window: WindowChoice
+    arch: str | None = None
 
     @property
     def step(self) -> int | None:
@@ -266,14 +282,16 @@ class Asked:
 
     def next(self, *words: str) -> str:
         """A line that suggests `ranks` with other options."""
-        window = [word for option in self.window.arguments() for word in option]
-        return f"{NEXT}{_PROGRAM} ranks {shlex.join([*self.traces, *window, *words])}"
+        arch = [] if self.arch is None else [("--arch", self.arch)]
+        kept = [word for option in (*self.window.arguments(), *arch, *_anywhere()) for word in option]
+        return f"{NEXT}{_PROGRAM} ranks {shlex.join([*self.traces, *kept, *words])}"
 
     def cut(self, number: int, key: str) -> str:
         """A line that suggests to cut out a collective."""
         # Collectives are numbered anew in a part of the traces; keys stay.
         wanted = str(number) if self.window == WindowChoice() else key
-        return f"{NEXT}{_PROGRAM} cut {shlex.join([*self.traces, '--collective', wanted])} -o collective.json.gz"
+        words = [*self.traces, "--collective", wanted, *(word for option in _anywhere() for word in option)]
+        return f"{NEXT}{_PROGRAM} cut {shlex.join(words)} -o collective.json.gz"
 
     def below_screen(self, job: Job) -> list[str]:
         """What to ask after the first screen."""

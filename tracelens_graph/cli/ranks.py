@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from tracelens_graph.graph.trace_set import TraceSet
     from tracelens_graph.perf.devices import Architecture
     from tracelens_graph.tables.table import Table
-
-_MOST_WHOLE_BYTES = 256 * 2**20
-"""Files of so much together are loaded whole for the screen, so that it says why a rank is late."""
 
 
 def ranks(
@@ -121,7 +118,7 @@ def ranks(
     is_path = is_path or table in PATH_TABLES
     figures = gate.figures_of_what_if() if changes else gate.figures_of_path() if is_path else gate.figures_of_ranks()
     conditions = gate.parse(fail_if or [], of=figures)
-    asked = Asked(traces, window)
+    asked = Asked(traces, window, arch)
     if is_path:
         answer_path(traces, asked, table, top, outputs, changes, conditions, not recorded_clocks, scheduler)
         return
@@ -132,7 +129,7 @@ def ranks(
             f"{files[0]}: one file, named {len(traces)} times; ranks are compared with one another, so name all of a "
             "job"
         )
-    job, ranked = _job(files, window, table, device, not recorded_clocks, scheduler)
+    job, ranked = _job(files, window, device, not recorded_clocks, scheduler, is_theirs)
     conditions = gate.of_ranks(conditions, ranked)
     if is_theirs:
         found = _as_tracelens(ranked, lenient)
@@ -149,24 +146,25 @@ def ranks(
 
 
 def _job(
-    files: Sequence[str], window: WindowChoice, table: str | None, device: Architecture | None, correct: bool,
-    scheduler: str | None,
+    files: Sequence[str], window: WindowChoice, device: Architecture | None, correct: bool, scheduler: str | None,
+    is_theirs: bool,
 ) -> tuple[Job, TraceSet]:  # fmt: skip
-    """The ranks of a job, loaded as far as they are needed, and their traces, or windows of these."""
-    from tracelens_graph.analyses.ranks import COLUMNS
-    from tracelens_graph.analyses.ranks.job import LATE_TABLES, Job
+    """The ranks of a job, and their traces: what each leaves where it is read; for TraceLens's tables whole graphs."""
+    from tracelens_graph.analyses.ranks.job import Job
+    from tracelens_graph.analyses.ranks.rank_collectives import ReadRank
 
     is_cut = window != WindowChoice()
-    size = sum(os.path.getsize(file) for file in files if os.path.isfile(file))
-    explains = table in LATE_TABLES or (table is None and size <= _MOST_WHOLE_BYTES)
-    traces = ranks_in(load_set(files, columns=None if is_cut or explains else COLUMNS, scheduler=scheduler))
+    reads = ReadRank(window.of if is_cut else None)
+    traces = ranks_in(load_set(files, scheduler=scheduler, leaves=None if is_theirs else reads))
     if len(traces) < 2:
         raise AnalysisError(
             f"{files[0]}: one trace alone; ranks are compared with one another, so name all of a job"
             "; --path shows the critical path of one"
         )
-    ranked = window.of_each(traces) if is_cut else traces
-    return Job(ranked, device, correct, traces if explains else None), ranked
+    if is_theirs:
+        ranked = window.of_each(traces) if is_cut else traces
+        return Job(ranked, device, correct, traces), ranked
+    return Job(reads.parts_of(traces), device, correct, traces), traces
 
 
 @dataclass(frozen=True)
@@ -210,7 +208,7 @@ class _Ranks:
         """The page for a browser, which names no folder of the machine that it was written on."""
         from tracelens_graph.reports.html.ranks import ranks_page
 
-        bare = Asked(without_folders(self.asked.traces), self.asked.window)
+        bare = replace(self.asked, traces=without_folders(self.asked.traces))
         return ranks_page(self.job, self.source, [one.removeprefix(NEXT) for one in bare.below_screen(self.job)])
 
     def picture(self, form: str) -> bytes:

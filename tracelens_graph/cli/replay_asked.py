@@ -82,7 +82,7 @@ class Asked:
     @cached_property
     def call(self) -> Call:
         """What hints keep to."""
-        return Call(self.trace, self.window, self.extensions, et=self.et)
+        return Call(self.trace, self.window, self.extensions, et=self.et, arch=self.arch)
 
     @property
     def under(self) -> int | str:
@@ -108,6 +108,6 @@ class Asked:
         """The options that choose operations, as they were given."""
         words = {
             "--op": None if self.op is None else as_written(self.op), "--uid": self.uid,
-            "--by": "below-roof" if self.by_roof else None, "--top": self.top, "--arch": self.arch,
+            "--by": "below-roof" if self.by_roof else None, "--top": self.top,
         }  # fmt: skip
         return shlex.join(str(word) for option in words.items() if option[1] is not None for word in option)

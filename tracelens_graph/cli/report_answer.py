@@ -95,7 +95,7 @@ class Asked:
 
     def call(self, trace: str) -> Call:
         """What was asked of a trace, for commands that follow."""
-        return Call(trace, self.window, self.extensions, self.et)
+        return Call(trace, self.window, self.extensions, self.et, self.arch)
 
 
 class Answer:

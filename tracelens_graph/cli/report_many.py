@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.cli.gate import Condition
+from tracelens_graph.cli.hints import Asked as AskedOfRanks
 from tracelens_graph.cli.options import ANYWHERE
 from tracelens_graph.cli.outputs import write_tables
 from tracelens_graph.cli.report_answer import Asked, answer_of
@@ -128,7 +128,7 @@ def many_traces(
     put(overview(lines, late).text(*screen()))
     if any(line["attendance"].held for line in lines):
         again = ["TRACE" if is_stream(one) else one for one in given]
-        put(f"ask next: tracelens-graph ranks {shlex.join(again)}\n")
+        put(f"{AskedOfRanks(again, asked.window, asked.arch).next()}\n")
     put("\n")
     shown = read if folder else [read[late_trace(lines, late) or 0]]
     put("".join(outcome.text for outcome in shown))

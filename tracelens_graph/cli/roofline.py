@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -66,7 +65,7 @@ def roofline(
     device, added = architecture_named(arch), extension_of(extension)
     core = load(trace, wants_gpu=True)
     device = device or _of_profile(core) or architecture_of(core, None)
-    found = _Roofline(window.of(core, added), device, Call(trace, window, extension or []), arch, top)
+    found = _Roofline(window.of(core, added), device, Call(trace, window, extension or [], arch=arch), top)
     if table:
         print_table(found.shown(table), outputs)
         return
@@ -82,7 +81,6 @@ class _Roofline:
     part: Part
     device: Architecture
     call: Call
-    arch: str | None
     top: int | None
 
     @cached_property
@@ -125,8 +123,7 @@ class _Roofline:
 
     def _to_replay(self, below: Table) -> list[str]:
         """The command that calls the operations of `below_roof` again."""
-        named = "" if self.arch is None else f" --arch {shlex.quote(self.arch)}"
-        return self.call.to_replay(below["op"], f"--by below-roof --top {len(below)}{named}")
+        return self.call.to_replay(below["op"], f"--by below-roof --top {len(below)}")
 
     def page(self) -> str:
         """The page for a browser."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from glob import has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -126,6 +126,7 @@ def load_set(
     columns: Iterable[str] | None = None,
     scheduler: str | None = None,
     is_job: bool = True,
+    leaves: Callable[[Graph], Any] | None = None,
 ) -> TraceSet:
     """The traces of some files, with progress on a terminal; notes on them go to standard error.
 
@@ -143,11 +144,12 @@ def load_set(
             progress=progress,
             capture=ANYWHERE.get().capture,
             identify=ANYWHERE.get().identify,
+            leaves=leaves,
         )
-    call_devices(one.core.info.accelerator for one in traces)
+    call_devices(one.info.accelerator for one in traces)
     notes = [note for note in traces.notes if is_job or note not in traces.rank_notes]
     say([*([traces.linked] if traces.linked else []), *notes])
-    warn([*traces.broken, *(f"{one.name}: {one.core.info.damage}" for one in traces if one.core.info.damage)])
+    warn([*traces.broken, *(f"{one.name}: {one.info.damage}" for one in traces if one.info.damage)])
     return traces
 
 
@@ -187,7 +189,7 @@ def _with_work(traces: TraceSet) -> TraceSet:
     cut = {
         place: _no_gpu_work(one.core)
         for place, one in enumerate(traces)
-        if _is_without_gpu_work(one.core) and not collectives_of(one.core).nodes
+        if one.info.ends_early and _is_without_gpu_work(one.core) and not collectives_of(one.core).nodes
     }
     say(f"left out: {why}" for why in cut.values())
     if len(cut) == len(traces):

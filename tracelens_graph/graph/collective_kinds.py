@@ -10,6 +10,8 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
+from tracelens_graph.utils.patterns import LazyPattern
+
 UNKNOWN = "unknown"
 
 KIND_NAMES = {
@@ -166,9 +168,9 @@ _LONGEST = 1024
 
 _MARKERS = [
     (
-        re.compile(one.marker),
-        re.compile(one.unless or r"(?!)"),
-        [(re.compile(pattern), kind) for pattern, kind in one.kinds],
+        LazyPattern(one.marker),
+        LazyPattern(one.unless or r"(?!)"),
+        [(LazyPattern(pattern), kind) for pattern, kind in one.kinds],
         one,
     )
     for one in LIBRARIES

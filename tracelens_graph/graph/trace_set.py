@@ -18,6 +18,7 @@ from typing import Any, Protocol, Self, overload
 
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.info import TraceInfo
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.tables.table import Table
@@ -33,12 +34,27 @@ _NAMED = 4
 _RANK_IN_NAME = re.compile(r"rank[-_ ]?(\d{1,6})(?!\d)", re.IGNORECASE)
 
 
+@dataclass(frozen=True, eq=False)
+class Deferred:
+    """A graph that is not held, as thousands of ranks together are too large: it is read again by whoever needs it.
+
+    Attributes:
+        info: facts about the trace.
+        left: what was made of the graph where it was read first.
+        read: reads it again.
+    """
+
+    info: TraceInfo
+    left: Any
+    read: Callable[[], Core]
+
+
 @dataclass(frozen=True)
 class TraceMember:
     """A trace and its place in a set.
 
     Attributes:
-        graph: the graph, or the window of it that counts.
+        graph: the graph, or the window of it that counts, or what reads it again.
         name: name of the trace, unique in its run.
         run: name of the run; empty for a trace that is its own run.
         labels: `key=value`, as the user gave them.
@@ -47,7 +63,7 @@ class TraceMember:
         offset_ns: what to add to a time of this graph to get one on the clock of the set; set by `TraceSet`.
     """
 
-    graph: Core | Window
+    graph: Core | Window | Deferred
     name: str
     run: str = ""
     labels: tuple[str, ...] = ()
@@ -58,12 +74,19 @@ class TraceMember:
     @property
     def core(self) -> Core:
         """The graph, whole."""
+        if isinstance(self.graph, Deferred):
+            return self.graph.read()
         return self.graph.core if isinstance(self.graph, Window) else self.graph
+
+    @property
+    def info(self) -> TraceInfo:
+        """Facts about the trace."""
+        return self.graph.info if isinstance(self.graph, Deferred) else self.core.info
 
     @property
     def window(self) -> Window:
         """The part of it that counts."""
-        return window_of(self.graph)
+        return window_of(self.core if isinstance(self.graph, Deferred) else self.graph)
 
     @property
     def path(self) -> str:
@@ -175,11 +198,16 @@ class TraceSet(Sequence[TraceMember]):
     @property
     def graphs(self) -> list[Core | Window]:
         """The graphs."""
-        return [member.graph for member in self._members]
+        return [one.core if isinstance(one.graph, Deferred) else one.graph for one in self._members]
 
     def with_graphs(self, made: Callable[[Core], Core]) -> Self:
         """The set with other graphs in the place of its own, such as graphs with a face; all else stays."""
         return self._again(self, (replace(one, graph=made(one.core)) for one in self._members))
+
+    def whole(self) -> Self:
+        """The set of whole graphs, of whose windows it is."""
+        members = (one if isinstance(one.graph, Deferred) else replace(one, graph=one.core) for one in self._members)
+        return self._again(self, members)
 
     def by_rank(self) -> Self:
         """The set in the order of the ranks, those without one last."""
@@ -195,6 +223,8 @@ class TraceSet(Sequence[TraceMember]):
         """The set with the devices of each profile of JAX as ranks of their own; other traces stay as they are."""
         from tracelens_graph.graph.device_graphs import by_device
 
+        if not all(one.info.framework.devices_are_ranks for one in self._members):
+            return self
         divided = list(by_device([one.window for one in self._members]))
         if not any(divided):
             return self
@@ -375,8 +405,8 @@ def _on_one_clock(members: Iterable[TraceMember]) -> tuple[TraceMember, ...]:
     dated = [
         replace(
             one,
-            rank=_rank(one.core) if one.rank is None else one.rank,
-            clock_ns=one.core.info.start_epoch_ns if one.clock_ns is None else one.clock_ns,
+            rank=_rank(one.info) if one.rank is None else one.rank,
+            clock_ns=one.info.start_epoch_ns if one.clock_ns is None else one.clock_ns,
         )
         for one in members
     ]
@@ -390,11 +420,9 @@ def _unique(names: list[str]) -> list[str]:
     return [name if count[name] == 1 else f"{name}#{place}" for place, name in enumerate(names, 1)]
 
 
-def _rank(core: Core) -> int | None:
+def _rank(info: TraceInfo) -> int | None:
     """Rank in the job: from the metadata, else from the name of the file."""
-    if core.info.rank is not None:
-        return core.info.rank
-    return rank_in_name(PurePath(core.info.source).name)
+    return info.rank if info.rank is not None else rank_in_name(PurePath(info.source).name)
 
 
 def rank_in_name(name: str) -> int | None:
@@ -408,17 +436,17 @@ def _rank_notes(members: Sequence[TraceMember]) -> Iterator[str]:
     for run in dict.fromkeys(one.run for one in members):
         of_run = [one for one in members if one.run == run]
         where = f"run {run}: " if run else ""
-        if odd := [f"{one.name}: {', '.join(one.core.info.odd_job)}" for one in of_run if one.core.info.odd_job]:
+        if odd := [f"{one.name}: {', '.join(one.info.odd_job)}" for one in of_run if one.info.odd_job]:
             traces = "1 trace" if len(odd) == 1 else f"{len(odd):,} traces"
             yield f"{where}what {traces} say{'s' * (len(odd) == 1)} of the job cannot be: {_listed(odd, sep='; ')}"
-        ranks = [one for one in of_run if one.core.info.world_size]
-        sizes = Counter(one.core.info.world_size for one in ranks)
+        ranks = [one for one in of_run if one.info.world_size]
+        sizes = Counter(one.info.world_size for one in ranks)
         if len(ranks) < 2 or not sizes:
             continue
         size = sizes.most_common(1)[0][0] or 0
         for one in ranks:
-            if one.core.info.world_size != size:
-                yield f"{where}{one.name} is of a job of {one.core.info.world_size} ranks, the others of {size}"
+            if one.info.world_size != size:
+                yield f"{where}{one.name} is of a job of {one.info.world_size} ranks, the others of {size}"
         there = Counter(one.rank for one in of_run if one.rank is not None)
         missing = [rank for rank in range(size) if rank not in there]
         unknown = sum(one.rank is None for one in of_run)  # any of them may be one that seems to be missing

@@ -107,7 +107,7 @@ def load_captures(files: Sequence[_File], tell: Callable[[str], None]) -> list[C
         files: as `capture_files` gives them.
         tell: called with a line on each file that cannot be used.
     """
-    from tracelens_graph.captures.recording import captured_graphs
+    from tracelens_graph.captures.recording import captured_graphs, without_captures
     from tracelens_graph.loading.profile import load_profile
 
     graphs: list[CapturedGraph] = []
@@ -119,8 +119,8 @@ def load_captures(files: Sequence[_File], tell: Callable[[str], None]) -> list[C
             continue
         found = captured_graphs(recorded)
         if not found:
-            why = f" ({recorded.info.damage})" if recorded.info.damage else ""
-            tell(f"{path}: holds no captured graph{why}; left out of the captures")
+            why = recorded.info.damage or without_captures(recorded)
+            tell(f"{path}: holds no captured graph ({why}); left out of the captures")
         graphs += _described(found, details, tell)
     return graphs
 

@@ -14,8 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -25,6 +24,9 @@ from tracelens_graph.loaders.kineto.chunks import Walker
 from tracelens_graph.loaders.sources import Source, is_stream, open_source
 from tracelens_graph.output.files import temporary_folder
 from tracelens_graph.utils.texts import stem
+
+if TYPE_CHECKING:
+    from tempfile import TemporaryDirectory
 
 _LOOKED_AT = 16
 """Events at the beginning of a file that all have to name a rank."""

@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 
 from tracelens_graph.errors import AnalysisError, LinkError, NotATraceError, TraceError
 from tracelens_graph.graph.graph import Graph, changed
-from tracelens_graph.graph.trace_set import TraceMember, TraceSet
+from tracelens_graph.graph.info import TraceInfo
+from tracelens_graph.graph.trace_set import Deferred, TraceMember, TraceSet
 from tracelens_graph.loaders.sources import Source, is_stream
 from tracelens_graph.loading.captures import with_captures
 from tracelens_graph.loading.files import left_out_note
@@ -40,9 +41,23 @@ MEMORY_BYTES = 4 * 2**30
 """Size of the graphs of a set that are held in memory; the others are mapped from files."""
 
 
+AGAIN_BYTES = 256 * 2**20
+"""Size of graphs that were read again and are kept, in case they are asked for once more."""
+
+SPILLED_BYTES = 64 * 2**20
+"""Files of so much together are written as graphs on the way, so that reading them again takes no time."""
+
+Leaves = Callable[[Graph], Any]
+"""What is made of a graph where it is read: a function of a module, or an object of a class of one."""
+
+
 @dataclass(frozen=True)
 class _Order:
-    """A file to load, its execution trace and captures, the columns to keep, and the file that its graph goes to."""
+    """A file to load, its execution trace and captures, the columns to keep, and the file that its graph goes to.
+
+    Where there is something that graphs leave (`leaves`), that comes back in the place of the graph, which is written
+    only if `writes` says so.
+    """
 
     file: str
     target: Path
@@ -50,6 +65,8 @@ class _Order:
     et: str | None = None
     capture: tuple[str, ...] = ()
     identify: bool | str = False
+    leaves: Leaves | None = None
+    writes: bool = True
 
 
 @dataclass(frozen=True)
@@ -57,16 +74,20 @@ class _Done:
     """A graph that was loaded elsewhere.
 
     Attributes:
-        written: the file that it was written to, or the bytes of that file.
+        written: the file that it was written to, or the bytes of that file; None for neither.
         source: the trace, as it was when it was loaded.
         linked: what became of its execution trace.
         notes: on its captures.
+        left: what the graph left; None where the graph itself comes back.
+        info: facts about the trace, where it does not.
     """
 
-    written: Path | bytes
+    written: Path | bytes | None
     source: Source
     linked: _Linked | None
     notes: tuple[str, ...]
+    left: Any = None
+    info: TraceInfo | None = None
 
 
 class _Linked(NamedTuple):
@@ -104,6 +125,7 @@ def load_core_set(
     progress: Callable[[int, int], None] | None = None,
     capture: Sequence[str] = (),
     identify: bool | str = False,
+    leaves: Leaves | None = None,
 ) -> TraceSet:
     """The traces of some files as a set, in their order.
 
@@ -121,6 +143,8 @@ def load_core_set(
         progress: called with bytes of files done and bytes in all.
         capture: folders or traces of captures, with which each trace is joined.
         identify: infer what replayed kernels are that no capture describes; a path: as in this other trace.
+        leaves: what is made of each graph where it is read. Members then are `Deferred`: graphs are read again by
+            whoever needs one. Graphs of which nothing is made (None), saved ones and pipes are held, as without it.
 
     Raises:
         TraceError: none of the files is a trace that can be read.
@@ -135,7 +159,8 @@ def load_core_set(
     files = pairs.traces
     alone = len(files) == 1 and scheduler is None
     sizes = {file: os.path.getsize(file) if os.path.isfile(file) else 0 for file in files}
-    graphs: dict[str, Graph] = {}
+    graphs: dict[str, Graph | Deferred] = {}
+    again = _Again()
     errors: dict[str, TraceError] = {}
     links: dict[str, _Linked] = {}
     remarks: dict[str, None] = {}
@@ -145,7 +170,14 @@ def load_core_set(
     try:
         orders = {
             file: _Order(
-                file, Path(folder.name, f"{place}.tlg"), lean, pairs.of_trace.get(file), tuple(capture), identify
+                file,
+                Path(folder.name, f"{place}.tlg"),
+                lean,
+                pairs.of_trace.get(file),
+                tuple(capture),
+                identify,
+                leaves,
+                leaves is None or (scheduler is None and sum(sizes.values()) <= SPILLED_BYTES),
             )
             for place, file in enumerate(files)
         }
@@ -168,6 +200,10 @@ def load_core_set(
             remarks.update(dict.fromkeys(outcome.notes))
             if outcome.linked is not None:
                 links[file] = outcome.linked
+            if isinstance(outcome, _Done) and outcome.info is not None:
+                read = partial(again.graph, outcome, orders[file])
+                graphs[file] = Deferred(_brief(outcome.info, lists), outcome.left, read)
+                continue
             if isinstance(outcome, _Done):
                 core = _fetched(outcome, orders[file], into_memory=held < memory_bytes)
             else:
@@ -194,6 +230,38 @@ def load_core_set(
     traces.no_traces = tuple(no_traces)
     weakref.finalize(traces, folder.cleanup)
     return traces
+
+
+def _brief(info: TraceInfo, known: dict[str, list[Any]]) -> TraceInfo:
+    """Facts about a trace, without what grows with its threads and process groups."""
+    metadata = {name: _shared(value, known) for name, value in info.metadata.items()}
+    if isinstance(job := metadata.get("distributedInfo"), dict):
+        metadata["distributedInfo"] = {name: value for name, value in job.items() if name != "pg_config"}
+    return replace(info, metadata=metadata, processes=[], threads=[])
+
+
+class _Again:
+    """Graphs that are read again when they are asked for; the last ones are kept."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Graph] = {}
+
+    def graph(self, done: _Done, order: _Order) -> Graph:
+        """The graph of a file.
+
+        Raises:
+            TraceError: it cannot be read any more.
+        """
+        core = self._kept.pop(order.file, None)
+        if core is None:
+            loaded = _loaded(order) if done.written is None else _fetched(done, order, into_memory=False)
+            if isinstance(loaded, TraceError):
+                raise loaded
+            core = loaded if isinstance(loaded, Graph) else loaded.core
+        self._kept[order.file] = core  # behind all others
+        while len(self._kept) > 1 and sum(one.columns.nbytes for one in self._kept.values()) > AGAIN_BYTES:
+            del self._kept[next(iter(self._kept))]
+        return core
 
 
 def _shared(value: Any, known: dict[str, list[Any]]) -> Any:
@@ -320,16 +388,22 @@ def _to_file(order: _Order) -> _Done | TraceError:
     if isinstance(loaded, TraceError):
         return loaded
     core = loaded.core
+    left = None if order.leaves is None else order.leaves(core)
+    info = None if left is None else core.info
+    source = Source(order.file, path=Path(order.file).absolute())
+    if left is not None and not order.writes:
+        return _Done(None, source, *loaded[1:], left, info)
     places = core.details.places()
     try:
         if places is None or not isinstance(core.details, FileDetails):
             write_graph(core, order.target)
-            return _Done(order.target, Source(order.file, path=Path(order.file).absolute()), *loaded[1:])
-        with replacing(order.target, private=True) as file:
-            write_without_events(core, file, places)
+        else:
+            source = core.details.source
+            with replacing(order.target, private=True) as file:
+                write_without_events(core, file, places)
     except TraceError as error:  # a saved graph by another name, whose damage shows when it is read
         return error
-    return _Done(order.target, core.details.source, *loaded[1:])
+    return _Done(order.target, source, *loaded[1:], left, info)
 
 
 def _to_bytes(order: _Order) -> _Done | TraceError:
@@ -337,7 +411,7 @@ def _to_bytes(order: _Order) -> _Done | TraceError:
     with temporary_folder() as folder:
         target = Path(folder, "graph.tlg")
         done = _to_file(replace(order, target=target))
-        return replace(done, written=target.read_bytes()) if isinstance(done, _Done) else done
+        return replace(done, written=target.read_bytes()) if isinstance(done, _Done) and done.info is None else done
 
 
 def _fetched(done: _Done, order: _Order, into_memory: bool) -> Graph:
@@ -346,6 +420,7 @@ def _fetched(done: _Done, order: _Order, into_memory: bool) -> Graph:
     from tracelens_graph.stores.graph_file import read_graph
 
     source, written = done.source, done.written
+    assert written is not None
     source.name = order.file
     if into_memory:
         content = written.read_bytes() if isinstance(written, Path) else written

@@ -10,9 +10,10 @@ Names and rules are TraceLens's (`Trace2Tree/extensions`), but for those of Tens
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Literal
+
+from tracelens_graph.utils.patterns import LazyPattern
 
 _Which = Literal["all", "first", "later", "only"]
 
@@ -34,19 +35,19 @@ class PseudoOp:
 
     name: str
     donors: tuple[str, ...]
-    part: re.Pattern[str]
+    part: LazyPattern
     of_kernels: bool = True
     which: _Which = "all"
-    beside: re.Pattern[str] | None = None
+    beside: LazyPattern | None = None
     in_tracelens: bool = True
 
 
 def _kernels(name: str, donors: tuple[str, ...], part: str, which: _Which, *, in_tracelens: bool = True) -> PseudoOp:
-    return PseudoOp(name, donors, re.compile(part), which=which, in_tracelens=in_tracelens)
+    return PseudoOp(name, donors, LazyPattern(part), which=which, in_tracelens=in_tracelens)
 
 
 def _calls(name: str, donor: str, part: str, beside: str | None = None) -> PseudoOp:
-    return PseudoOp(name, (donor,), re.compile(part), of_kernels=False, beside=re.compile(beside) if beside else None)
+    return PseudoOp(name, (donor,), LazyPattern(part), of_kernels=False, beside=LazyPattern(beside) if beside else None)
 
 
 _MOE = ("vllm::moe_forward", "vllm::moe_forward_shared")

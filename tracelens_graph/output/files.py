@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import shutil
 import stat
 import sys
-import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -20,10 +18,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from tracelens_graph._version import __version__
 from tracelens_graph.errors import OutputError
+
+if TYPE_CHECKING:
+    import tempfile
 
 _STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 _PART = ".part"
@@ -169,7 +170,7 @@ def _beside(path: str | os.PathLike[str], mode: int) -> Iterator[BinaryIO]:
     target = Path(path).resolve()
     before = f".{os.fsdecode(os.fsencode(target.name)[:_LONGEST_NAME])}."
     remove_abandoned(target.parent, before, _PART)
-    part = target.with_name(f"{before}{secrets.token_hex(8)}{_PART}")
+    part = target.with_name(f"{before}{os.urandom(8).hex()}{_PART}")
     try:
         with open(part, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             yield file
@@ -191,6 +192,8 @@ def temporary_folder(parent: str | None = None, before: str = _TEMPORARY) -> tem
     Raises:
         OSError: it cannot be made.
     """
+    import tempfile
+
     remove_abandoned(Path(parent or tempfile.gettempdir()), before)
     return tempfile.TemporaryDirectory(prefix=before, dir=parent, ignore_cleanup_errors=True)
 
@@ -205,6 +208,8 @@ def temporary_files() -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        import tempfile
+
         raise unwritable(f"{tempfile.gettempdir()} (temporary files)", error) from None
 
 
@@ -233,6 +238,8 @@ def _spooled(
     path: str | os.PathLike[str], opened: Callable[[], AbstractContextManager[BinaryIO]]
 ) -> Iterator[BinaryIO]:
     """A temporary file, as writers go back in what they wrote; its content goes on when it is whole."""
+    import tempfile
+
     with tempfile.TemporaryFile() as file:
         with temporary_files():
             yield file

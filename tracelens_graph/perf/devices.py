@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
 from pathlib import Path, PurePath
 from typing import Annotated, Any, NamedTuple
 
@@ -171,9 +170,30 @@ def architecture(name_or_path: str | os.PathLike[str] | Mapping[str, Any]) -> Ar
 @cache
 def shipped() -> Mapping[str, Architecture]:
     """All devices that are known here, by short name."""
-    folder = files("tracelens_graph.perf") / "architectures"
-    found = [(file.name.removesuffix(".toml"), file) for file in folder.iterdir() if file.name.endswith(".toml")]
-    return {key: _from_toml(file.read_bytes(), key) for key, file in sorted(found)}
+    return {key: _shipped(key) for key in _files()}
+
+
+@cache
+def _files() -> Mapping[str, bytes]:
+    """What the file of each device holds, by its short name."""
+    folder = Path(__file__).parent / "architectures"
+    return dict(sorted((file.stem, file.read_bytes()) for file in folder.glob("*.toml")))
+
+
+@cache
+def _shipped(key: str) -> Architecture:
+    return _from_toml(_files()[key], key)
+
+
+def _named(name: str) -> list[Architecture]:
+    """Devices whose names in profiles fit a name. Of the files of others the last table alone is decoded."""
+    found = []
+    for key, text in _files().items():
+        _, table, rest = text.rpartition(b"[detect]")
+        names = _decoded(key, msgspec.toml.decode, rest, _Detection).names if table else ()
+        if any(re.fullmatch(_VENDOR_WORDS + pattern, name, re.IGNORECASE) for pattern in names):
+            found.append(_shipped(key))
+    return found
 
 
 def detect(device_properties: Iterable[Any] | None) -> Architecture | str:
@@ -207,11 +227,7 @@ def _detect_one(properties: Mapping[str, Any]) -> Architecture | str:
     if not isinstance(name, str) or not name.strip():
         return "the trace does not name its device"
     shown = repr(name if len(name) <= _LONGEST else name[:_LONGEST] + "...")
-    named = [
-        one
-        for one in shipped().values()
-        if any(re.fullmatch(_VENDOR_WORDS + pattern, name.strip(), re.IGNORECASE) for pattern in one.device_names)
-    ]
+    named = _named(name.strip())
     if not named:
         return f"no architecture is known for the device {shown}"
     whole = [one for one in named if _has(one, units, memory)]

@@ -97,9 +97,9 @@ def _doubt(job: Job) -> str:
 
 
 def late_lines(job: Job) -> list[str]:
-    """Which rank holds up the others, and why."""
+    """Which links are slow, which rank holds up the others, and why."""
     found = [] if job.lateness is None else [job.lateness.text]
-    return found + ([f"why: {job.why_late}"] if job.why_late else [])
+    return [*job.slow_links, *found] + ([f"why: {job.why_late}"] if job.why_late else [])
 
 
 def notes(job: Job) -> list[str]:

@@ -477,6 +477,8 @@ RANK_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("group", "str", "what the program calls its process group, else the group's name"),
         Stored("group_ranks", "str", "ranks of the group, JSON"),
         Stored("group_size", "int", "number of ranks of the group"),
+        Stored("source_rank", "int", "number of the rank that sends; absent unless both ends of a transfer are known"),
+        Stored("target_rank", "int", "number of the rank that receives; absent likewise"),
         Stored("sequence", "int", "number of the collective in its group"),
         Stored("step", "int", "number of the step in which most ranks launched it"),
         Stored("ranks", "int", "ranks whose traces have it"),

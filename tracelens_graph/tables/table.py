@@ -9,7 +9,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -250,4 +249,6 @@ def _html_column(name: str, cells: Sequence[Any], about: Column | None) -> tuple
 
 
 def _safe(text: str) -> str:
+    from html import escape
+
     return escape(printable(text))

@@ -18,6 +18,8 @@ from replayed_passes import MODELS, kernels
 import tracelens_graph as tlg
 from corpus import CORPUS, needs_corpus
 from tracelens_graph.analyses.across.identified_labels import identified_labels
+from tracelens_graph.analyses.alignment.difference import diff
+from tracelens_graph.analyses.alignment.tables import places_table
 from tracelens_graph.analyses.identification.calls import with_identified
 from tracelens_graph.analyses.identification.kernels import passes, place_of
 from tracelens_graph.analyses.identification.pairs import common_labels
@@ -263,3 +265,24 @@ def test_two_platforms_of_one_model_share_labels_but_for_what_only_one_of_them_r
     assert [one.count("moe / experts") for one in in_layer] == [4, 2]
     assert [one.count("moe / top-k") for one in in_layer] == [1, 1]
     assert [one.count("attention / other") for one in in_layer] == [4, 0]
+
+
+@needs_corpus
+def test_kernels_that_were_recorded_out_of_order_pair_with_those_of_another_platform() -> None:
+    pair = [load_core(CORPUS / PAIR / f"{name}.json.gz", identify=True) for name in ("MI300-decode", "B300-decode")]
+    points = places_table(diff(*pair)).records()
+    of_layers = [one for one in points if "layer" in (one["module"] or "")]
+    assert {one["reason"] for one in of_layers}.isdisjoint({"only_one"})
+    assert {one["times"] for one in of_layers} == {32}
+
+
+@needs_corpus
+def test_layers_of_a_compiled_server_have_the_ops_and_shapes_of_its_capture() -> None:
+    folder = CORPUS / "tracelens/inference/vllm-decode"
+    core = load_core(folder / "graph-replay.json.gz", capture=folder / "capture")
+    rows = [one for one in identified_kernels(core).records() if one["role"] == "qkv product"]
+    assert [one["layer"] for one in rows] == list(range(24))
+    assert {one["op"] for one in rows} == {"aten::addmm"}
+    assert {one["shapes"].replace(" ", "")[:25] for one in rows} == {"[[5120],[32,2880],[2880,5"}
+    alone = identified_kernels(load_core(folder / "graph-replay.json.gz"))
+    assert not any(alone["op"])

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 from replayed_passes import MODELS, kernels
 
+from tracelens_graph.analyses.identification.grammar import order_of
 from tracelens_graph.analyses.identification.layers import places
 
 EVERY = pytest.mark.parametrize("model", MODELS)
@@ -81,3 +82,12 @@ def test_dense_layers_before_layers_of_experts() -> None:
 )
 def test_what_has_no_layers_of_attention_is_not_identified(names: list[str]) -> None:
     assert places(names) == []
+
+
+@EVERY
+def test_roles_stand_in_the_order_in_which_layers_run_them(model: str) -> None:
+    _, labels = kernels(MODELS[model])
+    roles = [label.split(" / ")[1:] for label in labels if label.startswith("layer 1 /")]
+    for block in {block for block, _ in roles}:
+        order = [order_of(role) for of, role in roles if of == block]
+        assert order == sorted(order), [role for of, role in roles if of == block]

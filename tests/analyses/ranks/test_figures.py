@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_jobs import Held, collective, job, rank
+from made_jobs import collective, job, rank
 
 from corpus import CORPUS, needs_corpus
 from tracelens_graph import collectives
 from tracelens_graph.analyses.ranks import COLUMNS
 from tracelens_graph.analyses.ranks.collective_tables import collectives_table
 from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.held import Entry
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.rank_collectives import GpuTime, RankCollectives, Step
@@ -151,10 +152,10 @@ def test_what_was_not_matched_is_listed_with_its_reason() -> None:
 
 
 def test_the_bubble_of_a_pipeline_stage_by_hand() -> None:
-    def part(kind: str, start: int, end: int) -> Held:
+    def part(kind: str, start: int, end: int) -> Entry:
         return collective(1, kind, ranks=(0, 1), source_rank=0, target_rank=1), start, end
 
-    def stage(number: int, held: Held, computing: tuple[int, int]) -> RankCollectives:
+    def stage(number: int, held: Entry, computing: tuple[int, int]) -> RankCollectives:
         gpu = GpuTime(intervals(computing, held[1:]), intervals(computing))
         return rank(number, [held], devices=2, steps=(Step(1, 0, 1_000),), step_of=(0,), gpu=gpu)
 

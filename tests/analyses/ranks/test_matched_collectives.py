@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_jobs import Held, Job, collective, job, rank
+from made_jobs import Job, collective, job, rank
 
 from tracelens_graph.analyses.ranks import matching
+from tracelens_graph.analyses.ranks.held import Entry
 from tracelens_graph.analyses.ranks.matched_collectives import ALONE, APART, MatchedCollectives
 
 
@@ -136,7 +137,7 @@ def test_a_broadcast_may_be_left_before_others_come() -> None:
 
 
 def test_groups_are_told_by_their_ranks() -> None:
-    def held(name: str, ranks: tuple[int, ...], at: int) -> Held:
+    def held(name: str, ranks: tuple[int, ...], at: int) -> Entry:
         return (collective(1, group=name, ranks=ranks), at, at + 30_000)
 
     ranks = [
@@ -151,7 +152,7 @@ def test_groups_are_told_by_their_ranks() -> None:
 
 
 def test_a_transfer_is_matched_by_its_ends() -> None:
-    def part(kind: str, source: int | None, target: int | None, at: int) -> Held:
+    def part(kind: str, source: int | None, target: int | None, at: int) -> Entry:
         one = collective(9, kind, ranks=(0, 1), source_rank=source, target_rank=target)
         return one, at, at + 30_000
 

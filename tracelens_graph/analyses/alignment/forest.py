@@ -48,7 +48,7 @@ def _captured_launches(w: Window) -> dict[int, str]:
     launches = calls_named(w, lambda name: apis[name] == _GRAPH_LAUNCH)
     if np.isin(launches, launches_of(c, w.gpu_rows)).any():
         return {}
-    rows = np.unique(np.concatenate([calls for _, calls in captures]))
+    rows = np.unique(np.concatenate([one.rows for one in captures]))
     rows = rows[(c.parent[rows] >= 0) & w.holds(rows)]
     kernels = [arguments.get("kernel") for arguments in arguments_of(core, rows)]
     names = [core.names[code] for code in c.name[rows].tolist()]

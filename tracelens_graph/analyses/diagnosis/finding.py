@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from html import escape
 from typing import Literal
 
 from tracelens_graph.categories.kernel_names import title
@@ -60,6 +59,8 @@ class Finding:
         return "\n  ".join(self._lines)
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         first, *others = map(escape, self._lines)
         return "<br>".join((f"<b>{first}</b>" if self.topic == "headline" else first, *others))
 

@@ -88,7 +88,7 @@ def _passes(core: Core) -> Iterator[tuple[Rows, Sequence[Place], Mask]]:
     c, unknown = core.columns, nameless(core)
     for one in all_passes(core):
         yield one.rows, one.places, ~unknown[one.rows] & (c.owner[one.rows] >= 0)
-    for _, rows in captured_calls(core):
+    for rows in (capture.rows for capture in captured_calls(core)):
         kernels = [one.get("kernel") for one in arguments_of(core, rows)]
         if all(isinstance(one, str) for one in kernels):
             read = places([str(one) for one in kernels])

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from tracelens_graph.analyses.identification.alike import KnownModel, Way, known_model, way_of
+from tracelens_graph.analyses.identification.grammar import order_of
 from tracelens_graph.analyses.identification.kernels import nothing_found, passes
 from tracelens_graph.analyses.identification.layers import Place
 from tracelens_graph.analyses.identification.sizes import ArgumentSet, product_arguments
@@ -125,6 +126,7 @@ def _made(places: Sequence[Place], arguments: Mapping[str, ArgumentSet]) -> tupl
     for at, place in enumerate(places):
         layer = last if place.slot.block == "after" else place.layer
         layers[layer][place.slot.block][place.slot.role].append(at)
+    is_mixed = any(place.out_of_order for place in places)
     kinds: list[int] = []
     parents: list[int] = []
     names: list[str] = []
@@ -141,7 +143,8 @@ def _made(places: Sequence[Place], arguments: Mapping[str, ArgumentSet]) -> tupl
         above = -1 if beside else add(Kind.Module, -1, f"nn.Module: layer_{layer}")
         for block, roles in sorted(blocks.items()):
             inside = above if beside else add(Kind.Module, above, f"nn.Module: {block}_{layer}")
-            for role, ats in roles.items():
+            # Profilers of ROCm record kernels of graphs out of order; calls stand as the model makes them.
+            for role, ats in sorted(roles.items(), key=lambda one: is_mixed and order_of(one[0])):
                 call[ats] = add(Kind.Op, inside, PREFIX + role)
     texts = sorted(set(names))
     code = {text: at for at, text in enumerate(texts)}

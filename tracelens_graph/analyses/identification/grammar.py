@@ -55,6 +55,32 @@ def certainty(family: Family, slot: Slot) -> float:
     return 1.0 if family in _CERTAIN else 0.95 if family in _BY_ORDER else 0.8
 
 
+_IN_ORDER = (
+    "input norm", "q/kv down product", "q down product", "kv down product", "q down norm", "kv down norm",
+    "q up product",
+    "k absorb product", "qkv product", "q product", "kv product", "k product", "v product", "q norm", "k norm", "rope",
+    "KV-cache write", "attention", "v up product", "out product", "attention output norm", "post-attention norm",
+    "MLP norm", "MoE norm", "router product", "top-k", "expert sort", "expert up product", "gate/up product",
+    "activation",
+    "expert products", "expert down product", "combine", "down product", "post-MLP norm", "shared gate/up product",
+    "shared activation", "shared down product",
+)  # fmt: skip
+"""The roles of a layer in the order in which a model runs them."""
+
+
+def order_of(role: str) -> float:
+    """Where a role stands among those of a layer; a small kernel stands beside the one that it prepares or finishes.
+
+    >>> order_of("rope") < order_of("attention") < order_of("all-reduce after out product")
+    True
+    """
+    for word, side in ((" before ", -0.5), (" after ", 0.5)):
+        _, found, beside = role.partition(word)
+        if found:
+            return order_of(beside) + side
+    return _IN_ORDER.index(role) if role in _IN_ORDER else len(_IN_ORDER)
+
+
 def roles(families: Sequence[Family], anchor: int) -> list[Slot]:
     """The roles of a layer's kernels, in order of time.
 

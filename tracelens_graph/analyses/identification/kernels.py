@@ -40,6 +40,11 @@ def passes(core: Core) -> Sequence[Pass]:
     return core.once(_passes)
 
 
+def replayed_passes(core: Core) -> Sequence[Pass]:
+    """The same with the kernels that a capture describes."""
+    return core.once(_replayed_passes)
+
+
 def all_passes(core: Core) -> Sequence[Pass]:
     """The forward passes of all kernels in which layers were found, those of ops included, in order of time."""
     return core.once(_all_passes)
@@ -74,6 +79,14 @@ def nameless(core: Core) -> Mask:
 
 def _passes(core: Core) -> list[Pass]:
     return _read(core, nameless(core))
+
+
+def _replayed_passes(core: Core) -> Sequence[Pass]:
+    if not core.info.replays:
+        return passes(core)
+    wanted, c, gpu = nameless(core).copy(), core.columns, core.gpu_rows
+    wanted[gpu[launches_graphs(core, nearest_above(c, gpu, (Kind.RuntimeCall,)))]] = True
+    return _read(core, wanted)
 
 
 def _all_passes(core: Core) -> list[Pass]:

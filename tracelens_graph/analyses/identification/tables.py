@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracelens_graph.analyses.identification.kernels import nothing_found, passes, place_of
+from tracelens_graph.analyses.identification.calls import PREFIX
+from tracelens_graph.analyses.identification.kernels import nothing_found, place_of, replayed_passes
 from tracelens_graph.analyses.identification.layers import Place
+from tracelens_graph.analyses.shared.gpu_work import names_of
 from tracelens_graph.analyses.shared.grouping import Groups, group_by, text_codes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
@@ -18,12 +20,16 @@ from tracelens_graph.utils.arrays import Rows
 
 IDENTIFIED_KERNELS = TableSchema(
     "identified_kernels",
-    "What replayed kernels are that no capture describes, by layer and role; inferred from their names and order.",
+    "What replayed kernels are, by layer and role inferred from their names and order; ops and shapes of a capture.",
     {
         "layer": Column.key("number of the layer, from 0; absent beside the layers, and by role", "layer"),
-        "block": Column.key("attention, mlp or moe; before or after the layers", "block"),
+        "block": Column.key("attention, mlp or moe; before or after the layers", "block", drop_priority=3),
         "role": Column.key("what the kernels do there", "role"),
-        "kernels": Column.count("number of kernels", "kernels"),
+        "op": Column.text("op that ran the first kernel, where a capture describes it", "op", drop_priority=-1),
+        "shapes": Column.text(
+            "dims of what it was given; inferred ones of products that no capture describes", "shapes", drop_priority=-1
+        ),
+        "kernels": Column.count("number of kernels", "kernels", drop_priority=2),
         "gpu_time_us": Column.total("sum of their durations", "us", "GPU us", compared="main"),
         "percent": Column.share("share of the sum of the durations of all GPU events", "% of GPU"),
         "confidence": Column("how sure it is, from 0 to 1, as the mean over the kernels", heading="confidence"),
@@ -39,7 +45,7 @@ IDENTIFIED_KERNELS = TableSchema(
 def identified_kernels(g: Core | Window, by: str = "layer") -> Table:
     """Replayed kernels by what they were identified as: layer, block and role; layers in their order.
 
-    Kernels are replayed from graphs that no capture describes, or run without an op. Layers are repeats of attention
+    Kernels are replayed from graphs, or run without an op. Layers are repeats of attention
     and what stands around it; roles follow from the grammar of kernel families.
 
     Args:
@@ -63,12 +69,16 @@ def identified_kernels(g: Core | Window, by: str = "layer") -> Table:
     times = Groups(group, c.dur_ns[rows], len(first))
     sure = np.bincount(group, [place.confidence for place in places], len(first)) / np.maximum(times.count, 1)
     odd = np.bincount(group, [place.out_of_order for place in places], len(first)).astype(np.int64)
+    owner = c.owner[rows[first]]
+    given = np.where(owner >= 0, c.argset[owner], -1)
     heads = [places[at] for at in first.tolist()]
     whole = max(int(c.dur_ns[w.gpu_rows].sum()), 1)
     columns = {
         "layer": [place.layer if place.layer >= 0 and by == "layer" else None for place in heads],
         "block": [place.slot.block for place in heads],
         "role": [place.slot.role for place in heads],
+        "op": [op if op and not op.startswith(PREFIX) else None for op in names_of(core, owner)],
+        "shapes": [core.argsets[one][0] if one >= 0 else None for one in given.tolist()],
         "kernels": times.count,
         "gpu_time_us": times.sum / 1e3,
         "percent": 100 * times.sum / whole,
@@ -85,7 +95,7 @@ def identified_kernels(g: Core | Window, by: str = "layer") -> Table:
 
 def _inside(w: Window) -> tuple[Rows, list[Place]]:
     """Identified kernels in the window, in order of time, and their places."""
-    found = place_of(passes(w.core))
+    found = place_of(replayed_passes(w.core))
     rows = np.array([*found], np.int64)
     rows = rows[w.holds(rows)]
     rows = rows[np.lexsort((w.core.columns.uid[rows], w.core.columns.start_ns[rows]))]
@@ -94,9 +104,9 @@ def _inside(w: Window) -> tuple[Rows, list[Place]]:
 
 def notes_on(core: Core) -> list[str]:
     """What is to be known of the identified kernels of a trace, a line each."""
-    if not passes(core):
+    if not replayed_passes(core):
         return [f"{nothing_found(core)}, so nothing was identified"]
-    odd = sum(place.out_of_order for place in place_of(passes(core)).values())
+    odd = sum(place.out_of_order for place in place_of(replayed_passes(core)).values())
     if odd:
         return [
             f"{odd:,} kernels are recorded out of the order of their layers, as profilers of ROCm do with kernels of "

@@ -83,9 +83,7 @@ def _launches(core: Core, one: ReplayedGraph) -> np.ndarray:
 
 def _notes(core: Core) -> list[str]:
     if not core.info.replays:
-        return [
-            "no replay of the trace is joined with a capture; --capture or load(..., capture=) names their folder"
-        ]
+        return ["no replay of the trace is joined with a capture; --capture or load(..., capture=) names their folder"]
     left = [one for one in core.info.replays if not one.file]
     launches, events = sum(len(one.launches) for one in left), sum(one.gpu_events for one in left)
     what = "1 replay" if launches == 1 else f"{launches:,} replays"

@@ -42,6 +42,9 @@ RANK_COLLECTIVES = TableSchema(
         "group": Column.text(
             "what the program calls its process group, else the group's name; absent where not recorded"
         ),
+        "group_ranks": Column.text("ranks of that group, JSON; absent where not recorded", drop_priority=3),
+        "source_rank": Column("number of the rank that sends; absent unless a transfer of which both ends are known"),
+        "target_rank": Column("number of the rank that receives; absent likewise"),
         "sequence": Column("number of the collective in its group; absent where not recorded"),
         "step": Column("number of the step in which most ranks launched it; absent outside of steps", heading="step"),
         "ranks": Column("ranks whose traces have it", heading="ranks"),
@@ -339,7 +342,7 @@ def notes_of(figures: Figures, kind: str | None) -> list[str]:
     """Why there are no collectives of a kind; else what was not matched, and what only some ranks have in a window."""
     m = figures.matched
     outside = {key for rank in m.ranks for key in rank.cut}
-    kinds = sorted({one.kind for rank in m.ranks for one, _, _ in rank.held})
+    kinds = sorted({one.kind for one in m.parts.forms})
     if not kinds and not outside:
         return ["the traces have no communication kernels"]
     if kind is not None and kind not in kinds:

@@ -22,6 +22,7 @@ from tracelens_graph.graph.collective_kinds import kind_of
 from tracelens_graph.graph.intervals import length_before, merge, overlapping, union
 from tracelens_graph.perf.devices import Architecture, detect
 from tracelens_graph.perf.roofs import peak_bus_bandwidth
+from tracelens_graph.utils.arrays import Ns
 
 
 class Figures:
@@ -58,7 +59,7 @@ class Figures:
     def size(self) -> np.ndarray:
         """Size of the message of each collective in bytes, NaN where not known: the largest that a rank tells."""
         m = self.matched
-        sizes = Messages.of([m.parts.collective(part) for part in m.order.tolist()]).size
+        sizes = Messages.of(m.parts.forms).size[m.parts.form[m.order]]
         return np.fmax.reduceat(sizes, m.first) if len(m) else sizes
 
     @cached_property
@@ -88,6 +89,9 @@ class Figures:
         last = [m.parts.collective(part) for part in m.last_part.tolist()]
         late = [m.ranks[place] for place in trace.tolist()]
         ranks = [groups.ranks[number] for number in groups.number.tolist()]
+        ends: dict[int, list[int | None]] = {}
+        for at, *parts in zip(*(each.tolist() for each in transfers(m)), strict=True):
+            ends[at] = [m.ranks[m.trace[part]].rank for part in parts]
         computing = m.reduced(np.add, self.computing_ns)
         on_gpu = m.reduced(np.logical_or, np.array([one.has_gpu_work for one in m.ranks], bool)[m.trace])
         recorded = partial(m.reduced, values=m.parts.start_ns)
@@ -113,6 +117,8 @@ class Figures:
             "process_group": groups.number.tolist(),
             "group_ranks": [None if one is None else json.dumps(one) for one in ranks],
             "group_size": [size or None for size in m.group_size.tolist()],
+            "source_rank": [ends.get(at, (None, None))[0] for at in range(len(m))],
+            "target_rank": [ends.get(at, (None, None))[1] for at in range(len(m))],
             "sequence": [one.sequence for one in last],
             "step": self.step,
             "dtype": [one.dtype for one in last],
@@ -167,7 +173,7 @@ class Figures:
         so that nothing tells when it computes.
         """
         m, rank = self.matched, self.matched.ranks[trace]
-        parts = np.flatnonzero(m.trace == trace)
+        parts = m.parts.of_rank(trace)
         sends = m.parts.is_transfer[parts]
         if not sends.any() or not rank.has_gpu_work:
             return None
@@ -180,9 +186,8 @@ class Figures:
     def exchanged_bytes(self) -> np.ndarray:
         """For each part of an uneven all-to-all the bytes that its rank got, such as tokens of an expert; else NaN."""
         parts = self.matched.parts
-        nodes = [parts.collective(part) for part in range(len(parts))]
-        got = [one.out_bytes if kind_of(one.kind) == "all_to_allv" else None for one in nodes]
-        return np.array([np.nan if one is None else one for one in got], float)
+        got = [one.out_bytes if kind_of(one.kind) == "all_to_allv" else None for one in parts.forms]
+        return np.array([np.nan if one is None else one for one in got], float)[parts.form]
 
     def exposed_ns(self, trace: int, start_ns: np.ndarray, end_ns: np.ndarray) -> int:
         """Length of the union of some stretches, on the clock of a rank's trace, in which the rank does not compute."""
@@ -209,12 +214,18 @@ class Figures:
 
         Place of the rank among the ranks, -1 where several came last; and ns.
         """
-        m = self.matched
-        order = m.order[np.lexsort((m.start_ns[m.order], m.number[m.order]))]
-        # The middle of all but the last one.
-        low, high = (m.start_ns[order[m.first + (m.count - 1 - up) // 2]] for up in (1, 0))
-        later = (2 * m.last_start_ns - low - high) // 2
-        return np.where(later > 0, m.trace[m.last_part], -1), later
+        return held_up_by(self.matched, self.matched.start_ns)
+
+
+def held_up_by(m: MatchedCollectives, start_ns: Ns) -> tuple[np.ndarray, np.ndarray]:
+    """As `Figures.held_up_ns`, if parts of collectives started at these moments."""
+    # Of several that come last the one of the smallest rank is behind the others.
+    order = m.order[np.lexsort((-np.arange(len(m.order)), start_ns[m.order], m.number[m.order]))]
+    # The middle of all but the last one.
+    low, high = (start_ns[order[m.first + (m.count - 1 - up) // 2]] for up in (1, 0))
+    last = m.reduced(np.maximum, start_ns)
+    later = (2 * last - low - high) // 2
+    return np.where(later > 0, m.trace[order[m.first + m.count - 1]], -1), later
 
 
 def known(values: np.ndarray) -> list[float | None]:
@@ -241,10 +252,12 @@ class ProcessGroups:
         """Those of matched collectives."""
         numbers: dict[tuple[int, ...] | str | None, int] = {}
         names, number = [], []
+        ascending = [tuple(sorted(one.ranks)) if one.ranks else None for one in matched.parts.forms]
         for at, part in enumerate(matched.last_part.tolist()):
-            last = matched.parts.collective(part)
-            known = next((one.ranks for one in matched.members(at) if one.ranks), None)
-            key = tuple(sorted(known)) if known else last.group
+            last = matched.parts.form_of(part)
+            codes = np.unique(matched.parts.form[matched.parts_of(at)]).tolist()
+            known = next((ranks for code in codes if (ranks := ascending[code])), None)
+            key = known or last.group
             number.append(numbers.setdefault(key, len(numbers)))
             names.append(last.group_description or last.group)
         ranks = [key if isinstance(key, tuple) else None for key in numbers]
@@ -269,6 +282,6 @@ def transfers(matched: MatchedCollectives) -> tuple[np.ndarray, np.ndarray, np.n
 
 def _sends(matched: MatchedCollectives, part: int) -> bool:
     """Whether a part of a transfer is that of the rank that sends: by both ends where recorded, else by its kind."""
-    one, rank = matched.parts.collective(part), matched.ranks[matched.trace[part]].rank
+    one, rank = matched.parts.form_of(part), matched.ranks[matched.trace[part]].rank
     ends = (one.source_rank, one.target_rank)
     return ends[0] == rank if None not in (*ends, rank) and ends[0] != ends[1] else one.kind == "send"

@@ -8,6 +8,8 @@ from typing import Any
 
 from tracelens_graph.analyses.ranks.collective_tables import collectives_table, kinds_table, unmatched_collectives
 from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.link_tables import rank_links, slow_link_lines
+from tracelens_graph.analyses.ranks.links import Links
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
 from tracelens_graph.analyses.ranks.rank_tables import balance_table, rank_steps, times_table
@@ -21,7 +23,8 @@ from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.suggest import hint
 
 TABLES = (
-    "rank_times", "rank_balance", "collective_kinds", "rank_collectives", "rank_steps", "unmatched_collectives",
+    "rank_times", "rank_balance", "collective_kinds", "rank_collectives", "rank_links", "rank_steps",
+    "unmatched_collectives",
 )  # fmt: skip
 """Tables for which lean graphs suffice."""
 LATE_TABLES = ("late_ranks", "late_arrivals")
@@ -47,16 +50,28 @@ class Job:
         correct: bool = True,
         whole: TraceSet | None = None,
     ) -> None:
-        self._whole = None if whole is None else whole.with_graphs(lambda core: core)
-        self.matched = MatchedCollectives(ranks, correct)
+        self._whole = None if whole is None else whole.whole()
+        self.matched = MatchedCollectives(ranks, correct, whole)
         self.figures = Figures(self.matched, architecture)
+
+    @cached_property
+    def links(self) -> Links:
+        """How fast process groups and pairs of ranks are, and what slow ones delay."""
+        return Links(self.figures)
+
+    @property
+    def slow_links(self) -> list[str]:
+        """The slow links in words, the most expensive first."""
+        return slow_link_lines(self.figures, self.links)
 
     @cached_property
     def lateness(self) -> Lateness | None:
         """Which rank the others wait for; None for a single trace, or where nothing is shared."""
         late = self.table("late_ranks") if self._whole is not None and len(self.matched) else None
         blamed = () if late is None else zip(late["trace"], late["reason"], strict=True)
-        return lateness(self.figures, frozenset(name for name, why in blamed if why not in UNNAMED))
+        return lateness(
+            self.figures, frozenset(name for name, why in blamed if why not in UNNAMED), self.links.delay_ns
+        )
 
     @property
     def why_late(self) -> str:
@@ -76,7 +91,7 @@ class Job:
         rows = self.table("late_ranks").records()
         place = next(at for at, one in enumerate(self._whole) if one.name == self.lateness.late)
         of_itself = any(row["trace"] == self.lateness.late and row["reason"] not in (*UNNAMED, OTHERS) for row in rows)
-        return place if of_itself and len(self._whole[place].core.gpu_rows) else None
+        return place if of_itself and self.matched.whole.ranks[place].has_gpu_work else None
 
     def _late_arrivals(self, whole: TraceSet) -> Table:
         """Late arrivals to the collectives of this job, explained by whole traces."""
@@ -98,6 +113,7 @@ class Job:
             "rank_balance": lambda: balance_table(self.figures),
             "collective_kinds": lambda: kinds_table(self.figures),
             "rank_collectives": lambda: collectives_table(self.figures),
+            "rank_links": lambda: rank_links(self.figures, self.links),
             "rank_steps": lambda: rank_steps(self.figures),
             "unmatched_collectives": lambda: unmatched_collectives(self.figures),
             **why,

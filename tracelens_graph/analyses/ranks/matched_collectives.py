@@ -21,7 +21,7 @@ from tracelens_graph.analyses.ranks.matching import SAME_END_NS, matched
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT, Parts, PartsByCollective
 from tracelens_graph.analyses.ranks.rank_collectives import Nodes, RankCollectives
 from tracelens_graph.graph.collectives import Collective
-from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.graph.trace_set import Deferred, TraceSet
 
 ALONE = "no other rank has it"
 NONE_NEAR = f"no other rank has one of its kind that ends within {SAME_END_NS / 1e6:g} ms of it"
@@ -41,6 +41,8 @@ class MatchedCollectives(PartsByCollective):
     Args:
         ranks: the ranks: a set of their traces, or what each took part in.
         correct: correct the clocks of several hosts by the ends of collectives.
+        whole: the same ranks with all of their traces, where `ranks` are parts of these; windows in a set tell it
+            themselves.
 
     Attributes:
         ranks: the ranks.
@@ -49,10 +51,17 @@ class MatchedCollectives(PartsByCollective):
         hosts: the number of the host of each rank, None where not known.
     """
 
-    def __init__(self, ranks: TraceSet | Sequence[RankCollectives], correct: bool = True) -> None:
+    def __init__(
+        self,
+        ranks: TraceSet | Sequence[RankCollectives],
+        correct: bool = True,
+        whole: TraceSet | None = None,
+    ) -> None:
         given = [RankCollectives.of(one) for one in ranks] if isinstance(ranks, TraceSet) else list(ranks)
-        self._windows: TraceSet | None = None
-        if isinstance(ranks, TraceSet) and not all(one.window.is_whole for one in ranks):
+        self._windows = whole if any(one.part for one in given) else None
+        if isinstance(ranks, TraceSet) and not all(
+            isinstance(one.graph, Deferred) or one.window.is_whole for one in ranks
+        ):
             self._windows = ranks
         self.ranks: list[RankCollectives] = given
         self.is_corrected = correct
@@ -86,7 +95,7 @@ class MatchedCollectives(PartsByCollective):
         """
         if self._windows is None:
             return self
-        return MatchedCollectives(self._windows.with_graphs(lambda core: core), self.is_corrected)
+        return MatchedCollectives(self._windows.whole(), self.is_corrected)
 
     @cached_property
     def _clock_of(self) -> np.ndarray:
@@ -222,7 +231,7 @@ class MatchedCollectives(PartsByCollective):
     @cached_property
     def kind(self) -> list[str]:
         """Kind of each collective; of a transfer `send`."""
-        kinds = [self.parts.collective(part).kind for part in self.order[self.first].tolist()]
+        kinds = [self.parts.form_of(part).kind for part in self.order[self.first].tolist()]
         return ["send" if kind in POINT_TO_POINT else kind for kind in kinds]
 
     # --- figures -------------------------------------------------------------------------------------------------
@@ -279,11 +288,9 @@ class MatchedCollectives(PartsByCollective):
     @cached_property
     def group_size(self) -> np.ndarray:
         """Ranks of the process group of each collective, 0 where not recorded; of a transfer two."""
-        known = [
-            2 if kind == "send" else max(one.group_size or len(one.ranks or ()) for one in self.members(at))
-            for at, kind in enumerate(self.kind)
-        ]
-        return np.array(known, np.int64)
+        known = np.array([one.group_size or len(one.ranks or ()) for one in self.parts.forms], np.int64)
+        largest = self.reduced(np.maximum, known[self.parts.form]) if len(self) else known[:0]
+        return np.where([kind == "send" for kind in self.kind], 2, largest)
 
     @property
     def lacking(self) -> int:

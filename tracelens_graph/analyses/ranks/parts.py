@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.ranks.held import NONE, Forms
 from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
 from tracelens_graph.graph.collective_kinds import UNKNOWN
 from tracelens_graph.graph.collectives import Collective
-from tracelens_graph.utils.arrays import Codes, Ns
+from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 
 BARRIERS = (
     "allreduce", "allreduce_coalesced", "reduce_scatter", "_reduce_scatter_base", "all_gather", "_allgather_base",
@@ -36,6 +37,7 @@ class Parts:
 
     Attributes:
         ranks: the ranks.
+        forms: what collectives of equal group, kind and size share, see `Held`; form: the place of that of each part.
         trace: place of the rank in `ranks`.
         node: place of the collective in what the rank held.
         shift_ns: for each rank what was added to its times.
@@ -52,6 +54,8 @@ class Parts:
     """
 
     ranks: Sequence[RankCollectives]
+    forms: Sequence[Collective]
+    form: Codes
     trace: np.ndarray
     node: np.ndarray
     shift_ns: np.ndarray
@@ -70,31 +74,40 @@ class Parts:
     @classmethod
     def of(cls, ranks: Sequence[RankCollectives]) -> Parts:
         """The parts of some ranks."""
-        held = [(place, at, *one) for place, rank in enumerate(ranks) for at, one in enumerate(rank.held)]
-        nodes = [one for _, _, one, _, _ in held]
-        trace = np.array([place for place, *_ in held], np.int64)
+        held = [rank.held for rank in ranks]
+        known = Forms()
+        numbers = [np.array([known.number(form) for form in one.forms], np.int32) for one in held]
+        forms, nothing = known.forms, [np.empty(0, np.int64)]
+        form = np.concatenate([of[one.form] for of, one in zip(numbers, held, strict=True)] or nothing)
+        trace = np.repeat(np.arange(len(held)), [len(one) for one in held])
         offset = np.array([rank.offset_ns for rank in ranks], np.int64)
         shift_ns = offset - offset.min() if len(offset) else offset
         shift = shift_ns[trace]
-        lane = _numbered(_lanes(nodes, trace.tolist()))
+        lanes = _lanes(forms, [of.tolist() for of in numbers])
+        sequence = np.concatenate([one.sequence for one in held] or nothing)
+
+        def of_form(holds: Callable[[Collective], bool]) -> Mask:
+            return np.array([holds(one) for one in forms], bool)[form]
+
+        is_transfer = of_form(lambda one: one.kind in POINT_TO_POINT)
         return cls(
             ranks,
+            forms,
+            form,
             trace,
-            np.array([at for _, at, *_ in held], np.int64),
+            np.concatenate([np.arange(len(one)) for one in held] or nothing),
             shift_ns,
-            np.array([start for *_, start, _ in held], np.int64) + shift,
-            np.array([end for *_, end in held], np.int64) + shift,
-            lane,
-            np.array(
-                [-1 if one.sequence is None or one.kind in POINT_TO_POINT else one.sequence for one in nodes], np.int64
-            ),
-            np.array([one.kind in BARRIERS for one in nodes], bool),
-            np.array([one.kind in BARRIERS and not one.on_host for one in nodes], bool),
-            np.array([one.kind != UNKNOWN for one in nodes], bool),
-            np.array([one.kind in POINT_TO_POINT for one in nodes], bool),
-            np.array([one.kind in POINT_TO_POINT and None in _ends(one) for one in nodes], bool),
-            np.array([one.group is not None for one in nodes], bool),
-            _numbered(_keys(nodes, lane.tolist())),
+            np.concatenate([one.start_ns for one in held] or nothing) + shift,
+            np.concatenate([one.end_ns for one in held] or nothing) + shift,
+            _as_met(np.array(_numbered(lanes), np.int64)[form]),
+            np.where(is_transfer | (sequence == NONE), -1, sequence),
+            of_form(lambda one: one.kind in BARRIERS),
+            of_form(lambda one: one.kind in BARRIERS and not one.on_host),
+            of_form(lambda one: one.kind != UNKNOWN),
+            is_transfer,
+            of_form(lambda one: one.kind in POINT_TO_POINT and None in _ends(one)),
+            of_form(lambda one: one.group is not None),
+            _as_met(np.array(_numbered(_keys(forms, lanes)), np.int64)[form]),
         )
 
     def __len__(self) -> int:
@@ -112,30 +125,54 @@ class Parts:
 
     def collective(self, part: int) -> Collective:
         """What the rank knows of the collective."""
-        return self.ranks[self.trace[part]].held[self.node[part]][0]
+        return self.ranks[self.trace[part]].held.collective(int(self.node[part]))
+
+    def form_of(self, part: int) -> Collective:
+        """The same without place, kernels and times, which takes no time to make."""
+        return self.forms[self.form[part]]
+
+    def kernels(self, part: int) -> tuple[int, ...]:
+        """Rows of the kernels of the part."""
+        return self.ranks[self.trace[part]].held.kernels(int(self.node[part]))
+
+    def of_rank(self, trace: int) -> Rows:
+        """The parts of a rank."""
+        return np.arange(*np.searchsorted(self.trace, (trace, trace + 1)))
 
 
-def _numbered(keys: Sequence[Hashable]) -> np.ndarray:
-    """A number for each of some keys, equal for equal keys, in the order in which they come first."""
+def _numbered(keys: Sequence[Hashable]) -> list[int]:
+    """A number for each of some keys, equal for equal keys."""
     numbers: dict[Hashable, int] = {}
-    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
+    return [numbers.setdefault(key, len(numbers)) for key in keys]
 
 
-def _lanes(nodes: Sequence[Collective], traces: Sequence[int]) -> list[Hashable]:
+def _as_met(numbers: Codes) -> Codes:
+    """Numbers from 0 on without gaps, in the order in which they come first."""
+    _, first, place = np.unique(numbers, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[place]
+
+
+def _lanes(forms: Sequence[Collective], of_ranks: Sequence[Sequence[int]]) -> list[Hashable]:
     """What the ranks of a process group have in common: its ranks, and its name where several groups have these.
 
     Groups are often numbered by each rank for itself, so a name alone does not tell. Where ranks are not recorded, the
     name is all there is.
+
+    Args:
+        forms: what is known of collectives.
+        of_ranks: for each rank the numbers of those that it has.
     """
-    names: dict[tuple[int, ...], dict[int, set[str | None]]] = {}
-    for one, trace in zip(nodes, traces, strict=True):
-        if one.ranks:
-            names.setdefault(one.ranks, {}).setdefault(trace, set()).add(one.group)
-    is_one = {ranks: all(len(of_trace) == 1 for of_trace in by.values()) for ranks, by in names.items()}
+    groups = [id(form.ranks) if form.ranks else None for form in forms]  # `Forms` has equal ones once
+    several: set[int | None] = set()
+    for own in of_ranks:
+        names: dict[int | None, str | None] = {}
+        for one in own:
+            if groups[one] is not None and names.setdefault(groups[one], forms[one].group) != forms[one].group:
+                several.add(groups[one])
     lanes: list[Hashable] = []
-    for one in nodes:
-        group: Any = (one.ranks, None if is_one[one.ranks] else one.group) if one.ranks else one.group_key
-        lanes.append((group, _ends(one) if one.kind in POINT_TO_POINT else None))
+    for form, at in zip(forms, groups, strict=True):
+        group: Any = (at, form.group if at in several else None) if at is not None else form.group_key
+        lanes.append((group, _ends(form) if form.kind in POINT_TO_POINT else None))
     return lanes
 
 
@@ -149,9 +186,9 @@ def _ends(transfer: Collective) -> tuple[int | None, int | None]:
     return source, target
 
 
-def _keys(nodes: Sequence[Collective], lanes: Sequence[int]) -> list[Hashable]:
+def _keys(forms: Sequence[Collective], lanes: Sequence[Hashable]) -> list[Hashable]:
     has_sizes = dict.fromkeys(lanes, True)
-    for one, lane in zip(nodes, lanes, strict=True):
+    for one, lane in zip(forms, lanes, strict=True):
         # If one rank lacks sizes, keys with sizes would match none of its parts: the lane does without.
         has_sizes[lane] &= one.kind == UNKNOWN or one.in_elements is not None
     return [
@@ -159,7 +196,7 @@ def _keys(nodes: Sequence[Collective], lanes: Sequence[int]) -> list[Hashable]:
             "transfer" if one.kind in POINT_TO_POINT else one.kind,
             (one.dtype, one.in_elements, one.out_elements) if has_sizes[lane] and one.kind in _SAME_SIZES else None,
         )
-        for one, lane in zip(nodes, lanes, strict=True)
+        for one, lane in zip(forms, lanes, strict=True)
     ]
 
 

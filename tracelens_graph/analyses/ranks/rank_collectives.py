@@ -8,20 +8,24 @@ as many on each as a recording sees devices.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.ranks.held import Entry, Held
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, COMPUTATION, gpu_classes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.collectives import Collective, collectives_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, merge
-from tracelens_graph.graph.trace_set import TraceMember
-from tracelens_graph.graph.window import Window, step_number
+from tracelens_graph.graph.trace_set import Deferred, TraceMember, TraceSet
+from tracelens_graph.graph.window import Window, step_number, whole_window
 from tracelens_graph.schema import Kind
+from tracelens_graph.utils.hosts import switch_in
 
 INTRA_NODE, INTER_NODE, UNKNOWN_SPAN = "intra_node", "inter_node", "unknown"
 
@@ -86,6 +90,13 @@ def host_of(trace: TraceMember) -> str | None:
     return str(found) if found else None
 
 
+def switch_of(trace: TraceMember) -> str | None:
+    """What the names of hosts at one switch share: of the label `host=...`, else as the recording says."""
+    label = trace.value_of("host")
+    found = switch_in(str(label)) if label else trace.core.info.metadata.get("switch")
+    return str(found) if found else None
+
+
 def devices_of(core: Core) -> int:
     """How many devices a recording lists."""
     properties = core.info.metadata.get("deviceProperties")
@@ -110,19 +121,34 @@ class Step:
     end_ns: int
 
 
-@dataclass(frozen=True, eq=False)
 class GpuTime:
-    """When the GPUs of a rank were at work, on the clock of its trace.
+    """When the GPUs of a rank were at work, on the clock of its trace; packed, as thousands of ranks are held at once.
 
-    Attributes:
+    Args:
         busy: when any GPU event ran.
         computing: when computation ran.
         communicating: when communication ran, also what is no collective that is known.
     """
 
-    busy: Intervals = _NEVER
-    computing: Intervals = _NEVER
-    communicating: Intervals = _NEVER
+    def __init__(
+        self, busy: Intervals = _NEVER, computing: Intervals = _NEVER, communicating: Intervals = _NEVER
+    ) -> None:
+        self._packed = [_packed(one) for one in (busy, computing, communicating)]
+
+    @property
+    def busy(self) -> Intervals:
+        """When any GPU event ran."""
+        return _unpacked(self._packed[0])
+
+    @property
+    def computing(self) -> Intervals:
+        """When computation ran."""
+        return _unpacked(self._packed[1])
+
+    @property
+    def communicating(self) -> Intervals:
+        """When communication ran."""
+        return _unpacked(self._packed[2])
 
     @classmethod
     def of(cls, w: Window) -> GpuTime:
@@ -131,6 +157,21 @@ class GpuTime:
         start, end, what = c.start_ns[rows], c.start_ns[rows] + c.dur_ns[rows], gpu_classes(w.core, rows)
         every = np.ones(len(rows), bool)
         return cls(*(merge(start[s], end[s]) for s in (every, what == COMPUTATION, what == COMMUNICATION)))
+
+
+def _packed(times: Intervals) -> bytes:
+    """Intervals in a few bytes each: from edge to edge, the bytes of one weight side by side."""
+    edges = np.diff(np.stack(times, axis=1).ravel(), prepend=0)
+    if np.abs(edges).max(initial=0) < 2**31:
+        edges = edges.astype(np.int32)
+    return bytes([edges.itemsize]) + zlib.compress(edges.view(np.uint8).reshape(-1, edges.itemsize).T.tobytes(), 1)
+
+
+@lru_cache(maxsize=32)  # the tables ask for those of one rank after the other, each several times
+def _unpacked(text: bytes) -> Intervals:
+    parts = np.frombuffer(zlib.decompress(text[1:]), np.uint8).reshape(text[0], -1).T
+    edges = np.cumsum(np.ascontiguousarray(parts).view(f"i{text[0]}").ravel(), dtype=np.int64).reshape(-1, 2)
+    return edges[:, 0].copy(), edges[:, 1].copy()
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,6 +191,7 @@ class RankCollectives:
         gpu: when its GPUs were at work.
         properties: what the trace tells of its devices.
         part: what part of the trace was looked at; empty for all of it.
+        switch: what the names of hosts at one switch share, None where not known.
     """
 
     name: str
@@ -158,13 +200,14 @@ class RankCollectives:
     host: str | None
     devices: int
     offset_ns: int
-    held: tuple[tuple[Collective, int, int], ...]
+    held: Held
     cut: frozenset[str] = frozenset()
     step_of: tuple[int, ...] = ()
     steps: tuple[Step, ...] = ()
     gpu: GpuTime = field(default_factory=GpuTime)
     properties: tuple[Mapping[str, Any], ...] = ()
     part: str = ""
+    switch: str | None = None
 
     @property
     def has_gpu_work(self) -> bool:
@@ -176,7 +219,8 @@ class RankCollectives:
         """When its GPU work began and ended; of a trace without any its steps, else its collectives. Else 0, 0."""
         if self.has_gpu_work:
             return int(self.gpu.busy[0][0]), int(self.gpu.busy[1][-1])
-        stretches = [(one.start_ns, one.end_ns) for one in self.steps] or [(start, end) for _, start, end in self.held]
+        stretches = [(one.start_ns, one.end_ns) for one in self.steps]
+        stretches = stretches or list(zip(self.held.start_ns.tolist(), self.held.end_ns.tolist(), strict=True))
         return min((start for start, _ in stretches), default=0), max((end for _, end in stretches), default=0)
 
     @property
@@ -187,6 +231,9 @@ class RankCollectives:
     @classmethod
     def of(cls, trace: TraceMember) -> RankCollectives:
         """That of a member of a set."""
+        if isinstance(trace.graph, Deferred):
+            left: RankCollectives = trace.graph.left[0]
+            return replace(left, name=trace.name, rank=trace.rank, offset_ns=trace.offset_ns)
         w = trace.window
         held = tuple(_held(w))
         steps, step_of = _steps(w, [one for one, _, _ in held])
@@ -201,13 +248,14 @@ class RankCollectives:
             host_of(trace),
             devices_of(trace.core),
             trace.offset_ns,
-            held,
+            Held.of(held),
             cut,
             step_of,
             steps,
             GpuTime.of(w),
             tuple(properties) if isinstance(properties, list) else (),
             w.title,
+            switch_of(trace),
         )
 
 
@@ -243,7 +291,7 @@ def _host_steps(w: Window, held: Sequence[Collective]) -> tuple[tuple[Step, ...]
     return tuple(Step(step_number(core.names[name]), *times) for name, *times in steps), tuple(begun.tolist())
 
 
-def _held(w: Window) -> Iterator[tuple[Collective, int, int]]:
+def _held(w: Window) -> Iterator[Entry]:
     """The collectives with kernels in a window, and the first start and last end of these kernels, ns."""
     nodes = collectives_of(w.core).nodes
     if not w.title:  # a whole graph
@@ -255,6 +303,36 @@ def _held(w: Window) -> Iterator[tuple[Collective, int, int]]:
         rows = rows[w.holds(rows)]
         if len(rows):
             yield one, int(c.start_ns[rows].min()), int(c.end_ns[rows].max())
+
+
+@dataclass(frozen=True)
+class ReadRank:
+    """What a rank leaves where it is read: what it took part in, in all of its trace and in a part of it.
+
+    Attributes:
+        part: the part that was asked for; None for all.
+    """
+
+    part: Callable[[Core], Window] | None = None
+
+    def __call__(self, core: Core) -> tuple[RankCollectives, ...] | None:
+        """What a graph leaves; None for a profile of JAX, whose devices are ranks that only all hosts tell apart."""
+        if core.framework.devices_are_ranks:
+            return None
+        windows = [whole_window(core), *([] if self.part is None else [self.part(core)])]
+        return tuple(RankCollectives.of(TraceMember(w, "")) for w in windows)
+
+    def parts_of(self, traces: TraceSet) -> list[RankCollectives]:
+        """What each trace took part in, in the part that was asked for."""
+        found = []
+        for one in traces:
+            if isinstance(one.graph, Deferred):
+                part = one.graph.left[-1]
+                found.append(replace(part, name=one.name, rank=one.rank, offset_ns=one.offset_ns))
+            else:
+                w = one.window if self.part is None else self.part(one.core)
+                found.append(RankCollectives.of(replace(one, graph=w)))
+        return found
 
 
 def read_alone(trace: TraceMember) -> RankCollectives:

@@ -100,7 +100,7 @@ def _steps(rank: RankCollectives) -> int:
 def _times_ns(figures: Figures, trace: int) -> dict[str, int]:
     """The times of one rank, summed over its steps; without any, of its GPU work, else of its collectives."""
     m = figures.matched
-    rank, own = m.ranks[trace], np.flatnonzero(m.trace == trace)
+    rank, own = m.ranks[trace], m.parts.of_rank(trace)
     span, computing = np.array(rank.measured_ns), rank.gpu.computing
     start = m.parts.own_start_ns[own]
     communicating = union(merge(start, m.parts.own_end_ns[own]), rank.gpu.communicating)
@@ -246,13 +246,12 @@ def balance_table(figures: Figures, kind: str | None = None, late_first: bool = 
     m, chosen = figures.matched, of_kind(figures, kind)
     rows = []
     for trace, rank in enumerate(m.ranks):
-        every = np.flatnonzero(m.trace == trace)
+        every = m.parts.of_rank(trace)
         exchanged, bubble = figures.exchanged_bytes[every], figures.bubble_ns(trace)
         unmatched = every[m.number[every] < 0]
         if kind is not None:
-            unmatched = np.array(
-                [part for part in unmatched.tolist() if m.parts.collective(part).kind == kind], np.int64
-            )
+            of_kind_too = [part for part in unmatched.tolist() if m.parts.form_of(part).kind == kind]
+            unmatched = np.array(of_kind_too, np.int64)
         own = every[np.isin(m.number[every], chosen)]
         if late_first and not len(own):
             continue
@@ -283,7 +282,8 @@ def rank_steps(figures: Figures) -> Table:
     m = figures.matched
     rows = []
     for trace, rank in enumerate(m.ranks):
-        own = np.flatnonzero((m.trace == trace) & (m.number >= 0))
+        own = m.parts.of_rank(trace)
+        own = own[m.number[own] >= 0]
         place = dict(positions_by(np.array(rank.step_of, np.int64)[m.node[own]]))
         for at, step in enumerate(rank.steps):
             known = _of_parts(figures, trace, own[place.get(at, own[:0])])

@@ -146,10 +146,13 @@ def _explained(
     arrivals = Arrivals(figures, traces)
     rows: list[dict[str, Any]] = []
     beyond = 0
-    for collective in order.tolist():
+    explained = set(order[:MOST_EXPLAINED].tolist())
+    # Pair by pair, as graphs of ranks may have to be read again.
+    pairs = {one: (int(last[one]), arrivals.median_of(one, int(last[one]))) for one in explained}
+    for collective in sorted(order.tolist(), key=lambda one: pairs.get(one, (-1, -1))):
         late_ns, ordinal = int(later[collective]), int(last[collective])
         reason, median = Reason(EVEN if late_ns < EVEN_NS else UNKNOWN, 0), -1
-        if late_ns >= EVEN_NS and len(rows) >= MOST_EXPLAINED:
+        if late_ns >= EVEN_NS and collective not in explained:
             beyond += 1
         elif late_ns >= EVEN_NS and arrivals.is_known(collective, ordinal):
             late = arrivals.stretch(collective, ordinal, late_ns)

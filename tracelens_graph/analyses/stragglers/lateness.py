@@ -10,12 +10,13 @@ import numpy as np
 
 from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
 from tracelens_graph.analyses.diagnosis.thresholds import WORTH_REPORTING_PERCENT
-from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.figures import Figures, held_up_by
 from tracelens_graph.analyses.ranks.matched_collectives import ALONE
 from tracelens_graph.analyses.stragglers.reasons import OWN, REASONS, UNNAMED
 from tracelens_graph.graph.collective_kinds import UNKNOWN
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.arrays import Ns
 
 ADDED_UP = "one delay counts again in every collective that it delays, so a repair saves less"
 """What holds of a sum of delays. What an end of them would gain, `what_if(..., repair=...)` tells."""
@@ -40,7 +41,9 @@ class Lateness:
     text: str
 
 
-def lateness(figures: Figures, for_a_reason: frozenset[str] = frozenset()) -> Lateness | None:
+def lateness(
+    figures: Figures, for_a_reason: frozenset[str] = frozenset(), by_links_ns: Ns | None = None
+) -> Lateness | None:
     """Which rank the others wait for, if every rank is there and the collectives are verified.
 
     A collective is held up by its last rank, by the time from the median start of the others to its own. The rank that
@@ -51,6 +54,7 @@ def lateness(figures: Figures, for_a_reason: frozenset[str] = frozenset()) -> La
     Args:
         figures: what each collective cost.
         for_a_reason: names of the ranks that are known to be late of themselves, and do not only pass lateness on.
+        by_links_ns: how much later each part of a collective began for slow links, which is no fault of its rank.
 
     Returns:
         None for a single trace, or where the traces have no collectives in common.
@@ -68,12 +72,13 @@ def lateness(figures: Figures, for_a_reason: frozenset[str] = frozenset()) -> La
         )
     if unknown := matched.unknown_clocks:
         return Lateness(None, f"no rank is proven late: how far the clocks of {unknown:,} hosts are apart is not known")
-    late, later_ns = figures.held_up_ns
+    start_ns = matched.start_ns if by_links_ns is None else matched.start_ns - by_links_ns
+    late, later_ns = held_up_by(matched, start_ns)
     held_up = sum_by_group(late[late >= 0], later_ns[late >= 0], len(ranks))
     blamed = np.array([one.name in for_a_reason for one in ranks], bool) & (2 * held_up >= held_up.max())
     worst = int(np.argmax(np.where(blamed, held_up, -1) if blamed.any() else held_up))
     name, held_up_ns = ranks[worst].name, int(held_up[worst])
-    last = np.flatnonzero(matched.trace[matched.last_part] == worst)
+    last = np.flatnonzero(late == worst)
     by = later_ns[last]
     longest, kind = (int(by.max()), matched.kind[last[np.argmax(by)]]) if len(last) else (0, UNKNOWN)
     share = percent(held_up_ns, span_ns)

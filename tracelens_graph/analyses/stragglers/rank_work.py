@@ -20,7 +20,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, merge, sum_by_group
 from tracelens_graph.graph.traversals import host_rows
 from tracelens_graph.graph.window import whole_window
-from tracelens_graph.schema import GPU_KINDS, Kind
+from tracelens_graph.schema import Kind
 
 UNRECORDED = STATES
 """State in which no thread that launches GPU work has a call, or all wait for others."""
@@ -197,12 +197,10 @@ class RankWork:
 
     def __init__(self, matched: MatchedCollectives, ordinal: int, core: Core, on_gpu: bool = True) -> None:
         self._m, self.ordinal, self.core, self.on_gpu = matched, ordinal, core, on_gpu
-        own = np.flatnonzero((matched.trace == ordinal) & (matched.number >= 0)).tolist()
-        kind = core.columns.kind
         self.parts: dict[int, int] = {
             int(matched.number[part]): part
-            for part in own
-            if (kind[matched.parts.collective(part).rows[0]] in GPU_KINDS) == on_gpu
+            for part in matched.parts.of_rank(ordinal).tolist()
+            if matched.number[part] >= 0 and matched.parts.form_of(part).on_host != on_gpu
         }
 
     @cached_property
@@ -236,7 +234,7 @@ class RankWork:
         """The points of its chains at which its parts of collectives end, and the collectives."""
         end_ns = self.core.columns.end_ns
         last = {
-            collective: max(self._m.parts.collective(part).rows, key=lambda row: int(end_ns[row]))
+            collective: max(self._m.parts.kernels(part), key=lambda row: int(end_ns[row]))
             for collective, part in self.parts.items()
         }
         return {self.chains.end_of(row): collective for collective, row in last.items()}
@@ -244,14 +242,12 @@ class RankWork:
     @cached_property
     def collective_of(self) -> dict[int, int]:
         """The collective that each kernel is of."""
-        return {
-            row: collective for collective, part in self.parts.items() for row in self._m.parts.collective(part).rows
-        }
+        return {row: collective for collective, part in self.parts.items() for row in self._m.parts.kernels(part)}
 
     def first_row(self, collective: int) -> int:
         """The first kernel of its part of a collective."""
         start_ns = self.core.columns.start_ns
-        return min(self._m.parts.collective(self.parts[collective]).rows, key=lambda row: int(start_ns[row]))
+        return min(self._m.parts.kernels(self.parts[collective]), key=lambda row: int(start_ns[row]))
 
     def point(self, collective: int) -> int:
         """The point of its chains at which its part of a collective starts."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -18,7 +18,10 @@ from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
 from tracelens_graph.analyses.stragglers.chains import Chain
 from tracelens_graph.analyses.stragglers.rank_work import RankWork, SharedEnds
-from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.graph.trace_set import Deferred, TraceSet
+
+_MOST_HELD = 16
+"""Ranks of which graphs and what was found of them are held, where graphs are read again when needed."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +86,18 @@ class Arrivals:
     def __init__(self, figures: Figures, traces: TraceSet) -> None:
         self.figures, self.traces = figures, traces
         self._m = figures.matched
-        self.ranks = [RankWork(self._m, ordinal, one.core) for ordinal, one in enumerate(traces)]
-        self._host_ranks = [RankWork(self._m, ordinal, one.core, on_gpu=False) for ordinal, one in enumerate(traces)]
+        is_held = not any(isinstance(one.graph, Deferred) for one in traces)
+        # What was found of a rank holds its graph.
+        self.rank = lru_cache(None if is_held else _MOST_HELD)(self._rank)
+
+    def _rank(self, ordinal: int, on_gpu: bool = True) -> RankWork:
+        return RankWork(self._m, ordinal, self.traces[ordinal].core, on_gpu)
 
     def is_known(self, collective: int, last: int) -> bool:
         """Whether the rank that came last and the median one both took part with a kernel, or both without."""
-        both = (last, self.median_of(collective, last))
-        return any(all(collective in kind[one].parts for one in both) for kind in (self.ranks, self._host_ranks))
+        parts = self._m.parts_of(collective)
+        both = parts[np.isin(self._m.trace[parts], (last, self.median_of(collective, last)))]
+        return len({self._m.parts.form_of(part).on_host for part in both.tolist()}) == 1
 
     def stretch(self, collective: int, last: int, late_ns: int) -> Late:
         """The stretch before a late arrival.
@@ -103,9 +111,9 @@ class Arrivals:
             KeyError: the collective is not known of both ranks, see `is_known`.
         """
         median = self.median_of(collective, last)
-        if collective not in self.ranks[last].parts:
-            return self._stretch_on_host(collective, self._host_ranks[last], self._host_ranks[median], late_ns)
-        ranks = (self.ranks[last], self.ranks[median])
+        if collective not in self.rank(last).parts:
+            return self._stretch_on_host(collective, self.rank(last, False), self.rank(median, False), late_ns)
+        ranks = (self.rank(last), self.rank(median))
         stops = [SharedEnds(*ranks), SharedEnds(*ranks[::-1])]
         before = self._before(collective, *ranks)
         chains = [
@@ -184,7 +192,7 @@ class Arrivals:
     @cached_property
     def pipeline(self) -> list[int]:
         """For each rank a number; those that transfers join, directly or over others, have the same one."""
-        number = list(range(len(self.ranks)))
+        number = list(range(len(self.traces)))
         transfers = [at for at, kind in enumerate(self._m.kind) if kind in POINT_TO_POINT]
         for one, *others in {tuple(self._m.trace[self._m.parts_of(at)].tolist()) for at in transfers}:
             joined = {number[other] for other in others}

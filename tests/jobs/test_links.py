@@ -1,0 +1,147 @@
+"""Slow links of simulated jobs: each planted one is named first, and no rank with it; in sound jobs none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simulated_jobs import Job, write
+
+import tracelens_graph as tlg
+from tracelens_graph.analyses.ranks.job import Job as Ranks
+from tracelens_graph.reports.ranks_text import late_lines
+
+Share = Callable[[int, int], float]
+
+
+def way(source: int, target: int, share: float = 0.3) -> Share:
+    """One direction between two ranks."""
+    return lambda one, other: share if (one, other) == (source, target) else 1.0
+
+
+def of(number: int, width: int, share: float = 0.3) -> Share:
+    """All links into and out of a rank, host or switch of so many ranks."""
+
+    def share_of(one: int, other: int) -> float:
+        ends = {one // width, other // width}
+        return share if len(ends) == 2 and number in ends else 1.0
+
+    return share_of
+
+
+def both(*shares: Share) -> Share:
+    """All of these."""
+    return lambda one, other: min(share(one, other) for share in shares)
+
+
+def racks(host: int) -> str:
+    """Names of hosts, two in a rack."""
+    return f"rack{host // 2}-node{host:02}"
+
+
+PLANTED: Mapping[str, tuple[dict[str, Any], list[str]]] = {
+    "a pair of a pipeline": ({"ranks": 8, "pipeline": 8, "slow": (((3, 4), 0.2),)}, ["rank 3 and rank 4:"]),
+    "one way of a pipeline": ({"ranks": 8, "pipeline": 8, "share": way(5, 4)}, ["rank 5 -> 4:"]),
+    "the one link of two stages, one way": ({"ranks": 2, "pipeline": 2, "share": way(1, 0, 0.2)}, ["rank 1 -> 0:"]),
+    "a pair of a ring": ({"ranks": 8, "style": "ring", "share": way(2, 3)}, ["rank 2 -> 3:"]),
+    "one of several rings": ({"ranks": 16, "tensor": 2, "style": "ring", "share": way(2, 4)}, ["rank 2 -> 4:"]),
+    "a host of a pipeline": (
+        {"ranks": 16, "per_host": 4, "pipeline": 4, "share": of(2, 4)}, ["all 16 of host 2 (ranks 8-11):"],
+    ),
+    "a host of a ring": (
+        {"ranks": 16, "per_host": 4, "style": "ring", "share": of(1, 4)}, ["all 2 of host 1 (ranks 4-7):"],
+    ),
+    "a host, all groups": (
+        {"ranks": 16, "per_host": 2, "pipeline": 4, "share": of(1, 2)}, ["all 5 of host 1 (ranks 2, 3):"],
+    ),
+    "a rank": ({"ranks": 16, "tensor": 2, "pipeline": 4, "share": of(6, 1)}, ["of rank 6:"]),
+    "a tensor-parallel group": ({"ranks": 16, "tensor": 4, "slow": ((range(4, 8), 0.3),)}, ["group of ranks 4-7"]),
+    "a data-parallel group": (
+        {"ranks": 16, "tensor": 4, "slow": (((1, 5, 9, 13), 0.3),)}, ["group of ranks 1, 5, 9, 13"],
+    ),
+    "a group with shards": (
+        {"ranks": 8, "tensor": 2, "style": "fsdp", "slow": (((0, 2, 4, 6), 0.3),)}, ["group of ranks 0, 2, 4, 6"],
+    ),
+    "a group with experts": (
+        {"ranks": 16, "tensor": 4, "style": "moe", "slow": (((2, 6, 10, 14), 0.2),)}, ["group of ranks 2, 6, 10, 14"],
+    ),
+    "a switch": (
+        {"ranks": 16, "per_host": 2, "style": "ring", "host_name": racks, "share": of(2, 4)},
+        ["all 2 of switch 2 (ranks 8-11):"],
+    ),
+    "two pairs": (
+        {"ranks": 8, "pipeline": 8, "share": both(way(1, 2, 0.2), way(6, 5))}, ["rank 1 -> 2:", "rank 6 -> 5:"],
+    ),
+    "two groups": (
+        {"ranks": 32, "tensor": 4, "slow": ((range(4, 8), 0.3), (range(20, 24), 0.2))},
+        ["group of ranks 20-23", "group of ranks 4-7"],
+    ),
+    "a pair, with jitter": (
+        {"ranks": 8, "pipeline": 8, "jitter": 0.2, "share": way(2, 3, 0.15), "steps": 8}, ["rank 2 -> 3:"],
+    ),
+    "a pair of hosts without names": (
+        {"ranks": 16, "per_host": 4, "pipeline": 4, "hosts": False, "share": of(2, 4)},
+        ["all 16 of host 2 (ranks 8-11):"],
+    ),
+}  # fmt: skip
+"""What is slow -> the job, and how the first lines name it."""
+
+SOUND: Mapping[str, dict[str, Any]] = {
+    "jitter": {"ranks": 16, "tensor": 4, "jitter": 0.3},
+    "a pipeline with jitter": {"ranks": 16, "pipeline": 4, "tensor": 2, "jitter": 0.3},
+    "a pipeline over hosts": {"ranks": 16, "pipeline": 8, "per_host": 4},
+    "groups within and between hosts": {"ranks": 16, "tensor": 2, "per_host": 4, "style": "fsdp"},
+    "experts": {"ranks": 16, "tensor": 2, "style": "moe", "jitter": 0.1},
+    "a ring": {"ranks": 16, "per_host": 8, "style": "ring", "jitter": 0.1},
+    "a slow stage": {"ranks": 8, "pipeline": 4, "stage_factor": {2: 2.0}},
+    "slow ranks": {"ranks": 16, "tensor": 4, "biases": {5: 0.3, 11: 0.2}},
+    "missing ranks": {"ranks": 16, "tensor": 4, "missing": (3, 6)},
+    "one step": {"ranks": 16, "tensor": 2, "steps": 1, "jitter": 0.3},
+}
+
+
+def ranks_of(job: Job, folder: Path) -> Ranks:
+    traces = tlg.load_set(str(write(job, folder)))
+    return Ranks(traces, whole=traces)
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_slow_link_is_named_first(name: str, tmp_path: Path) -> None:
+    job, expected = PLANTED[name]
+    ranks = ranks_of(Job(**job), tmp_path)
+    assert len(ranks.slow_links) == len(expected)
+    for line, words in zip(late_lines(ranks), expected, strict=False):
+        assert line.startswith("slow link")
+        assert words in line
+    slow = [row for row in ranks.table("rank_links").records() if row["verdict"] == "slow"]
+    assert all(row["times_slower"] > 1.3 and row["excess_ms"] > 0 for row in slow)
+
+
+@pytest.mark.filterwarnings("ignore:ranks:UserWarning")
+@pytest.mark.parametrize("name", SOUND)
+def test_sound_links_are_not_called_slow(name: str, tmp_path: Path) -> None:
+    ranks = ranks_of(Job(**SOUND[name]), tmp_path)
+    assert not ranks.slow_links
+    assert {row["verdict"] for row in ranks.table("rank_links").records()} <= {""}
+    assert not ranks.links.delay_ns.any()
+
+
+def test_a_rank_behind_a_slow_link_is_not_late(tmp_path: Path) -> None:
+    slow = ranks_of(Job(ranks=16, tensor=4, slow=((range(4, 8), 0.1),), jitter=0.003), tmp_path / "slow")
+    assert slow.links.delay_ns.max() > 500_000
+    assert slow.lateness is not None
+    assert slow.lateness.late is None
+
+
+def test_delays_are_those_of_the_same_job_without_the_slow_link(tmp_path: Path) -> None:
+    made = {"ranks": 8, "style": "ring", "steps": 2, "jitter": 0.0}
+    slow = ranks_of(Job(**made, share=way(2, 3)), tmp_path / "slow").links
+    sound = ranks_of(Job(**made), tmp_path / "sound").matched
+    matched = slow._m
+    sends = matched.parts.is_transfer
+    later = matched.start_ns[sends] - sound.start_ns[sound.parts.is_transfer]
+    first = matched.start_ns[sends] < 0.4 * matched.start_ns.max()  # before the gradients of the slow ring meet
+    assert abs(slow.delay_ns[sends][first] - later[first]).max() < 5_000
+    assert later[first].max() > 50_000

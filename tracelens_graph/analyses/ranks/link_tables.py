@@ -1,0 +1,183 @@
+"""The links of a job as a table, and the slow ones in words."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.analyses.diagnosis.finding import shown_ms
+from tracelens_graph.analyses.ranks import COLUMNS as OF_RANKS
+from tracelens_graph.analyses.ranks.collective_tables import number_of_ranks, shown_bytes
+from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.links import LATENCY_BYTES, Link, Links, SlowLinks
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.schema import TableSchema
+from tracelens_graph.tables.table import Table
+
+RANK_LINKS = TableSchema(
+    "rank_links",
+    "How fast each link of a job is: process groups, pairs of ranks, hosts and switches.",
+    {
+        "level": Column.key(
+            "what is joined: ranks of a `group`, a `pair` of a rank that sends and one that receives, the `hosts` or "
+            "`switches` of such links, as far as they are known",
+            "level",
+            drop_priority=0,
+        ),
+        "link": Column.key("its ranks, hosts or switches", "link", drop_priority=-1),
+        "kind": Column.key("kind of collective", "kind"),
+        "message_bytes": Column.key("median size of the message", cells="number"),
+        "source_rank": Column("number of the rank that sends; absent unless a pair"),
+        "target_rank": Column("number of the rank that receives; absent unless a pair"),
+        "ranks": Column("ranks of the group; of hosts and switches those of each of its links"),
+        "hosts": Column("hosts of these ranks; absent where not known"),
+        "count": Column.count("collectives", heading="count"),
+        "message": Column.text("the size of the message for people", heading="message"),
+        "latency_us": Column(
+            "median of the shortest duration on any rank: communication without waiting",
+            "us",
+            Role.spread,
+            heading="latency us",
+            drop_priority=2,
+        ),
+        "busbw_gb_s": Column(
+            "bus bandwidth at this latency, GB of 10^9 bytes",
+            "GB/s",
+            Role.spread,
+            heading="bus GB/s",
+            drop_priority=0,
+        ),
+        "others": Column(
+            "links of equal kind, size, ranks and hosts that it is compared with", heading="others", drop_priority=2
+        ),
+        "others_latency_us": Column("median of their latencies; absent without others", "us", Role.spread),
+        "others_busbw_gb_s": Column(
+            "bus bandwidth at this latency; absent without others",
+            "GB/s",
+            Role.spread,
+            heading="their GB/s",
+        ),
+        "times_slower": Column(
+            "its latency over theirs; absent without others", "times", Role.spread, heading="times slower",
+            drop_priority=-1,
+        ),
+        "excess_ms": Column.total(
+            "how much longer than theirs its collectives took, summed; below 0 if shorter", "ms", heading="excess ms"
+        ),
+        "busy_percent": Column(
+            "median share of this time in which one of its ranks computed or communicated otherwise, both added: such "
+            "links may be slower for that reason",
+            "%",
+            Role.spread,
+        ),
+        "verdict": Column.text(
+            "`slow` where neither chance nor what runs beside accounts for it", "verdict", drop_priority=-1
+        ),
+    },
+    reads=OF_RANKS,
+)  # fmt: skip
+
+MOST_LINES = 3
+"""Slow links that are named, the most expensive first."""
+
+
+def rank_links(figures: Figures, links: Links) -> Table:
+    """Links of a job, slow ones and those that cost most first; see `RANK_LINKS`."""
+    m = figures.matched
+    rows = [_row(links, one) for one in links.all]
+    for level, plural, of in (("host", "hosts", m.hosts), ("switch", "switches", links.switches)):
+        alike: dict[tuple[Hashable, ...], list[Link]] = {}
+        for one in links.all:
+            named = {number for place in one.places if (number := of[place]) is not None}
+            if named and len(set(of)) > 1:
+                key = (links.joined(level, named), one.kind, round(4 * np.log2(one.size)), len(one.places), one.hosts)
+                alike.setdefault(key, []).append(one)
+        rows += [_row_of_several(plural, str(key[0]), some) for key, some in alike.items()]
+    rows.sort(key=lambda row: (row["verdict"] != "slow", -row["excess_ms"], row["level"], row["link"], row["kind"]))
+    notes = []
+    if left := int((figures.size > 0).sum() - sum(len(one.collectives) for one in links.all)):
+        notes.append(f"{left:,} of {len(m):,} collectives are left out, since ranks of their groups are missing")
+    if left := int((~(figures.size > 0)).sum()):
+        notes.append(f"{left:,} of {len(m):,} collectives are left out, since their sizes are not known or zero")
+    return RANK_LINKS.of_records(rows, f"Links of {number_of_ranks(figures)}", notes)
+
+
+def _row(links: Links, one: Link) -> dict[str, Any]:
+    numbers = links.numbers(one.places) if one.is_pair else (None, None)
+    row = _columns([one])
+    return {
+        "level": "pair" if one.is_pair else "group", "link": links.name_of(one), "source_rank": numbers[0],
+        "target_rank": numbers[1], **row,
+    }  # fmt: skip
+
+
+def _row_of_several(level: str, name: str, some: list[Link]) -> dict[str, Any]:
+    return {"level": level, "link": name, "source_rank": None, "target_rank": None, **_columns(some)}
+
+
+def _columns(some: list[Link]) -> dict[str, Any]:
+    """Columns of links of one kind, size and number of ranks taken together."""
+    first = some[0]
+    counts = np.array([len(one.collectives) for one in some])
+
+    def median(values: list[float]) -> float | None:
+        known = np.repeat(values, counts)
+        known = known[~np.isnan(known)]
+        return float(np.median(known)) if len(known) else None
+
+    ns, typical = median([one.ns for one in some]), median([one.typical_ns for one in some])
+    bus, their = (None if one is None else first.bandwidth(one) for one in (ns, typical))
+    slow = sum(one.is_slow for one in some)
+    return {
+        "kind": first.kind,
+        "message_bytes": int(first.size),
+        "ranks": len(first.places),
+        "hosts": first.hosts,
+        "count": int(counts.sum()),
+        "message": shown_bytes(first.size),
+        "latency_us": None if ns is None else ns / 1e3,
+        "busbw_gb_s": bus,
+        "others": max(one.others for one in some),
+        "others_latency_us": None if typical is None else typical / 1e3,
+        "others_busbw_gb_s": their,
+        "times_slower": median([one.factor for one in some]),
+        "excess_ms": sum(one.excess_ns for one in some if one.others) / 1e6,
+        "busy_percent": 100 * float(np.median([one.contended for one in some])),
+        "verdict": "slow" if slow == len(some) else f"{slow} of {len(some)} slow" if slow else "",
+    }
+
+
+def slow_link_lines(figures: Figures, links: Links) -> list[str]:
+    """The slow links in words, the most expensive first; empty where none is proven slow."""
+    lines = [_line(figures, one) for one in links.slow[:MOST_LINES]]
+    if more := len(links.slow) - len(lines):
+        lines.append(f"and {more:,} more slow link{'s' * (more > 1)} (--table rank_links)")
+    return lines
+
+
+def _joined(level: str) -> str:
+    way = {"from": "from", "into": "to", "hosts": "between", "switches": "between"}
+    return way.get(level.split()[0], "of")
+
+
+def _line(figures: Figures, slow: SlowLinks) -> str:
+    worst = slow.links[0]
+    places = {one.places for one in slow.links}
+    number = sum(len(one.collectives) for one in slow.links)
+    what = f"slow link: {slow.name}"
+    if slow.level not in ("pair", "group", "ranks"):
+        share = f"all {slow.of:,}" if len(places) == slow.of else f"{len(places):,} of {slow.of:,}"
+        what = f"slow links: {share} {_joined(slow.level)} {slow.name}"
+    rates = f"{worst.ns / 1e3:,.4g} against {worst.typical_ns / 1e3:,.4g} us"
+    bus, theirs = worst.bandwidth(worst.ns), worst.bandwidth(worst.typical_ns)
+    if worst.size >= LATENCY_BYTES and not np.isnan(bus):
+        rates = f"{bus:.3g} against {theirs:.3g} GB/s on the bus"
+    unknown = "; hosts are not known: it may be the one that leaves a host" if worst.hosts is None else ""
+    others = f"{worst.others:,} other link{'s' * (worst.others > 1)}"
+    return (
+        f"{what}: {worst.kind} of {shown_bytes(worst.size)} takes {worst.factor:.1f} times as long "
+        f"as on {others} of equal kind and size ({rates}, {number:,} collective{'s' * (number > 1)}); adds "
+        f"{shown_ms(slow.excess_ns)} in all{unknown}"
+    )
