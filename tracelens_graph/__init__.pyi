@@ -50,6 +50,7 @@ from tracelens_graph.analyses.ops.passes import forward_backward as forward_back
 from tracelens_graph.analyses.ops.programs import programs as programs
 from tracelens_graph.analyses.ops.signatures import modules_of_signature as modules_of_signature
 from tracelens_graph.analyses.ops.signatures import op_signatures as op_signatures
+from tracelens_graph.analyses.performance.counters import kernel_counters as kernel_counters
 from tracelens_graph.analyses.performance.model_flops import model_flops as model_flops
 from tracelens_graph.analyses.performance.perf_sheets import perf_sheets as perf_sheets
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary as unified_perf_summary

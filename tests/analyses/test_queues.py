@@ -256,6 +256,11 @@ def test_sequences_by_hand() -> None:
         kernel_sequences(core, min_kernels=0)
 
 
+def test_what_communicates_is_not_fused() -> None:
+    (saved,) = kernel_sequences(load_core(layer(0, 1, ("a", "ncclDevKernel_AllReduce"))))["saved_us"]
+    assert saved == 0
+
+
 def test_traffic_that_fusing_saves_is_that_of_chains() -> None:
     shapes = {"Input_Dims": [[1024, 1024], [1024, 1024]], "Input_type": ["float", "float"]}
 

@@ -30,6 +30,9 @@ class OfTrace:
     def coll_analysis(self) -> Table:
         """Communication kernels by process group, collective, type, size and stream, the greatest sum first."""
 
+    def copy_bandwidth(self, points: int = 20) -> Table:
+        """Bytes that copies and fills move per time, by device and direction."""
+
     def idle_gaps(self, device: int | None = None, min_us: float = 1, top: int = 20) -> Table:
         """The longest gaps in which a device did nothing, and what the launching thread did meanwhile."""
 
@@ -93,9 +96,6 @@ class OfTrace:
     def graph_launches(self) -> Table:
         """Launches of captured graphs by what they replay, the greatest time first."""
 
-    def copy_bandwidth(self, points: int = 20) -> Table:
-        """Bytes that copies and fills move per time, by device and direction."""
-
     def kernel_occupancy(self) -> Table:
         """Kernels by name with how well they fill the device, the greatest time first."""
 
@@ -137,6 +137,9 @@ class OfTrace:
 
     def unmodelled(self) -> Table:
         """GPU time that no performance model covers, by operation and reason, the greatest first."""
+
+    def kernel_counters(self) -> Table:
+        """Counters of CUPTI's range profiler by kernel, op and counter, in the order of the first ranges."""
 
     def opportunities(self, arch: Architecture | str | None = None) -> Table:
         """Where time could be won, by every rule of `rules.RULES`, the most first."""

@@ -210,4 +210,5 @@ def _shown_us(core: Core, course: Levels) -> float | None:
 
 def _blocked_ns(c: Columns, one: Queue, full: Intervals) -> int:
     calls = np.unique(one.calls)
-    return int((length_before(full, c.end_ns[calls]) - length_before(full, c.start_ns[calls])).sum())
+    begin, end = c.start_ns[calls], c.start_ns[calls] + c.dur_ns[calls]
+    return int((length_before(full, end) - length_before(full, begin)).sum())

@@ -9,7 +9,14 @@ import numpy as np
 from tracelens_graph.analyses.opportunities.chains import FUSIBLE, chains_of
 from tracelens_graph.analyses.opportunities.launched import Launched, launched
 from tracelens_graph.analyses.places.attribution import of_optimizer
-from tracelens_graph.analyses.shared.gpu_work import GPU_TIME, PERCENT, fitting_names, percent
+from tracelens_graph.analyses.shared.gpu_work import (
+    COMPUTATION,
+    GPU_TIME,
+    PERCENT,
+    fitting_names,
+    gpu_classes,
+    percent,
+)
 from tracelens_graph.analyses.shared.grouping import Cells, group_by
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arrays import expanded
@@ -41,7 +48,12 @@ KERNEL_SEQUENCES = TableSchema(
             "fused kernel would keep; as of fusible-chain of opportunities",
             "us",
         ),
-        "saved_us": Column.total("the two together: the most that fusing saves", "us", drop_priority=-1),
+        "saved_us": Column.total(
+            "the most that fusing saves: the two together; with communication or a copy in the sequence, which nothing "
+            "fuses, traffic_us alone",
+            "us",
+            drop_priority=-1,
+        ),
         "uid": Column.uid("the first of the calls"),
         "sequence": Column.listed("names of the GPU events in the order in which they start", drop_priority=2),
     },
@@ -96,6 +108,7 @@ def kernel_sequences(g: Core | Window, contains: str = "", min_kernels: int = MI
     between_ns = sum_by_group(group, between, number)
     sequences = [calls.gpu[calls.first[at] : calls.first[at] + size[at]] for at in example.tolist()]
     traffic_ns = gpu_ns * _shares(w, sequences)
+    computes = np.array([bool((gpu_classes(core, rows) == COMPUTATION).all()) for rows in sequences], bool)
     columns: dict[str, Cells] = {
         "op": _normal_names(core, calls.rows[example]),
         "kernels": size[example],
@@ -105,7 +118,7 @@ def kernel_sequences(g: Core | Window, contains: str = "", min_kernels: int = MI
         "host_us": sum_by_group(group, c.dur_ns[calls.rows], number) / 1e3,
         "between_us": between_ns / 1e3,
         "traffic_us": traffic_ns / 1e3,
-        "saved_us": (between_ns + traffic_ns) / 1e3,
+        "saved_us": (np.where(computes, between_ns, 0) + traffic_ns) / 1e3,
         "uid": c.uid[calls.rows[example]],
         "sequence": [[core.names[code] for code in c.name[rows].tolist()] for rows in sequences],
     }
