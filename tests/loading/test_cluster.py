@@ -250,6 +250,8 @@ def test_arguments_that_make_no_sense(job: Path, options: dict[str, Any], said: 
         ("report",),
         ("ranks",),
         ("ranks", "--table", "rank_balance", "--format", "csv"),
+        ("ranks", "--table", "late_arrivals", "--format", "csv"),
+        ("ranks", "--step", "3"),
         ("ranks", "--path"),
     ],
 )

@@ -74,6 +74,21 @@ def test_errors_are_raised_here(processes: int) -> None:
     assert not multiprocessing.active_children()
 
 
+def killed_once(given: tuple[int, Path]) -> int:
+    number, mark = given
+    if number == 3 and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def test_what_a_killed_process_worked_on_is_done_again(tmp_path: Path) -> None:
+    mark = tmp_path / "killed"
+    assert list(map_in_processes(killed_once, [(number, mark) for number in range(8)], 2)) == list(range(8))
+    assert mark.exists()
+    assert not multiprocessing.active_children()
+
+
 def test_a_process_that_is_killed_is_told_by_what_it_worked_on() -> None:
     results = map_in_processes(killed, range(6), 2, name=lambda number: f"item {number}")
     with pytest.raises(TraceError, match="item 3.*: the process that worked on .* was killed"):

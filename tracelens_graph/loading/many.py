@@ -44,6 +44,9 @@ MEMORY_BYTES = 4 * 2**30
 AGAIN_BYTES = 256 * 2**20
 """Size of graphs that were read again and are kept, in case they are asked for once more."""
 
+_LEAST_BYTES = 2**20
+"""What a graph takes beside its columns."""
+
 SPILLED_BYTES = 64 * 2**20
 """Files of so much together are written as graphs on the way, so that reading them again takes no time."""
 
@@ -244,7 +247,8 @@ class _Again:
     """Graphs that are read again when they are asked for; the last ones are kept."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, Graph] = {}
+        self._kept: dict[str, tuple[Graph, int]] = {}
+        self._bytes = 0
 
     def graph(self, done: _Done, order: _Order) -> Graph:
         """The graph of a file.
@@ -252,15 +256,18 @@ class _Again:
         Raises:
             TraceError: it cannot be read any more.
         """
-        core = self._kept.pop(order.file, None)
-        if core is None:
+        if order.file in self._kept:
+            core, size = self._kept.pop(order.file)
+        else:
             loaded = _loaded(order) if done.written is None else _fetched(done, order, into_memory=False)
             if isinstance(loaded, TraceError):
                 raise loaded
             core = loaded if isinstance(loaded, Graph) else loaded.core
-        self._kept[order.file] = core  # behind all others
-        while len(self._kept) > 1 and sum(one.columns.nbytes for one in self._kept.values()) > AGAIN_BYTES:
-            del self._kept[next(iter(self._kept))]
+            size = core.columns.nbytes + _LEAST_BYTES
+            self._bytes += size
+        self._kept[order.file] = core, size  # behind all others
+        while len(self._kept) > 1 and self._bytes > AGAIN_BYTES:
+            self._bytes -= self._kept.pop(next(iter(self._kept)))[1]
         return core
 
 

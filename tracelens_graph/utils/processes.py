@@ -10,9 +10,10 @@ import pickle
 import signal
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from types import FrameType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tracelens_graph.errors import EndedBySignal, TraceError, TraceLensGraphError
 
@@ -39,7 +40,8 @@ def map_in_processes(
 ) -> Iterator[_Result]:
     """`function` of each item, in their order, each as soon as it and those before it are done.
 
-    Where the system allows no further processes, all is done in this one.
+    Where the system allows no further processes, all is done in this one. What a process that was killed worked on is
+    done again, once.
 
     Args:
         function: a function of a module, so that it can be sent to a process; errors that it raises are raised here.
@@ -48,8 +50,34 @@ def map_in_processes(
         name: what an item is called, for the message if its process is killed.
 
     Raises:
-        TraceError: a process was killed; the message names what was worked on.
+        TraceError: a process was killed again and again; the message names what was worked on.
     """
+    done, killed_at = 0, -1
+    while done < len(items):
+        try:
+            with closing(_mapped(function, items[done:], processes)) as results:
+                for found in results:
+                    done += 1
+                    yield found
+        except _KilledError as killed:
+            if killed_at == done:
+                what = f"the process that worked on {'it' if len(killed.items) == 1 else 'one of them'}"
+                named = ", ".join(map(name, killed.items))
+                raise TraceError(f"{named}: {what} was killed, or ran out of memory") from None
+            killed_at = done
+
+
+class _KilledError(Exception):
+    """A process was killed while some items were worked on."""
+
+    def __init__(self, items: Sequence[Any]) -> None:
+        super().__init__()
+        self.items = items
+
+
+def _mapped(
+    function: Callable[[_Item], _Result], items: Sequence[_Item], processes: int | None
+) -> Generator[_Result, None, None]:
     wanted = min(len(items), cores() if processes is None else processes)
     if wanted < 2:
         yield from map(function, items)
@@ -78,9 +106,7 @@ def map_in_processes(
                 raise found.error
             yield found
     except BrokenProcessPool:
-        names = [name(item) for item, future in work if not future.done() or future.exception()]
-        what = f"{', '.join(names)}: the process that worked on {'it' if len(names) == 1 else 'one of them'}"
-        raise TraceError(f"{what} was killed, or ran out of memory") from None
+        raise _KilledError([item for item, future in work if not future.done() or future.exception()]) from None
     finally:
         for child in set(active_children()) - others:
             child.terminate()
