@@ -141,6 +141,7 @@ _OF_RANKS = (
     "rank_links",
     "rank_steps",
     "unmatched_collectives",
+    "culprits",
     "late_ranks",
     "late_arrivals",
 )
@@ -182,6 +183,11 @@ OTHER_TABLES = {
     "diff_times": (
         "tracelens-graph diff TRACE TRACE -f json",
         f"{_ALIGNED} from tracelens_graph.analyses.alignment.tables import times_table; times_table(diff(g, g))",
+    ),
+    "diff_phases": (
+        "tracelens-graph diff TRACE TRACE -f json",
+        "from tracelens_graph.analyses.serving.compared import phases_table; "
+        'phases_table(g.window(), g.window(), ("a", "b"))',
     ),
     "diff_stats": (
         "tracelens-graph report TRACE --compare-with TRACE --table diff_stats",

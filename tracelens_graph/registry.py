@@ -30,7 +30,8 @@ _QUESTIONS = {
     "analyses.idle.idle_gaps": "idle_gaps",
     "analyses.idle.idle": "idle_causes",
     "analyses.serving.iterations": "iterations",
-    "analyses.serving.phases": "phases steady_state step_costs",
+    "analyses.serving.phases": "phases steady_state",
+    "analyses.serving.costs": "step_costs",
     "analyses.ops.ops": "ops_summary_by_category ops_summary ops_unique_args",
     "analyses.ops.op_times": "op_times",
     "analyses.ops.signatures": "op_signatures modules_of_signature",
@@ -79,6 +80,7 @@ _OTHERS = {
     "analyses.alignment.common_ancestors": "diff_stats diff_stats_unique_args_summary perf_summary_by_lca",
     "analyses.alignment.several": "diff_runs diff_within",
     "analyses.alignment.tables": "diff_totals diff_times",
+    "analyses.serving.compared": "diff_phases",
     "analyses.critical_path.path_tables": (
         "critical_path_classes critical_path_ranks critical_path_names critical_path_steps critical_path_ties "
         "critical_path_slack"
@@ -86,6 +88,7 @@ _OTHERS = {
     "analyses.critical_path.what_if": "what_if",
     "analyses.kernels.short_kernels": "short_kernel_histogram",
     "analyses.stragglers.late_causes": "late_arrivals late_ranks",
+    "analyses.stragglers.lateness": "culprits",
     "analyses.ops.top_ops": "top_ops",
     "analyses.performance.roofline_points": "below_roof",
     "analyses.performance.perf_sheets": "perf_sheet",

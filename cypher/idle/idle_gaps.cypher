@@ -14,6 +14,7 @@
 //   device: index of the device
 //   gap_start_ms: start of the gap, as Perfetto UI shows it, ms
 //   gap_us: its length, us
+//   cause: what most of it is due to
 //   next: the GPU event that ends it
 //   next_uid: its uid
 //   launch: the runtime call that launched it; absent where its launch is not in the trace
@@ -34,7 +35,7 @@ WHERE g.dur_ns >= p.min_us * 1000 AND (p.device IS NULL OR g.device = p.device)
   AND (p.top = 0 OR p.top >= CASE WHEN p.device IS NULL THEN g.number ELSE g.number_on_device END)
 OPTIONAL MATCH (next)<-[:LAUNCHES]-(launch:RuntimeCall)
 RETURN g.device AS device, (g.start_ns + coalesce(t.lead_ns, 0)) / 1e6 AS gap_start_ms, g.dur_ns / 1e3 AS gap_us,
-       next.name AS next, next.uid AS next_uid, launch.name AS launch,
+       g.cause AS cause, next.name AS next, next.uid AS next_uid, launch.name AS launch,
        (launch.start_ns - g.start_ns) / 1e3 AS launch_begin_us, (launch.end_ns - g.start_ns) / 1e3 AS launch_end_us,
        head([(g)-[:CAUSED_BY]->(call:RuntimeCall) | call.name]) AS call, g.call_ns / 1e3 AS call_us,
        head([(g)-[:CAUSED_BY]->(op:Op) | op.name]) AS op, g.op_ns / 1e3 AS op_us,

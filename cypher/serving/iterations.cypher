@@ -17,6 +17,8 @@
 //   gpu_events: GPU events launched in it
 //   gpu_sum_ms: sum of their durations, ms
 //   busy_ms: time in which any of them runs, ms
+//   gap_ms: idle time of the GPU between work of another iteration, or of none, and its own, ms
+//   gap_cause: what most of the longest of these gaps is due to
 //   uid: uid of the annotation, or of its first call
 WITH {trace: null} AS p
 MATCH (t:Trace {state: 'complete'})
@@ -30,6 +32,13 @@ CALL (t) {
   RETURN collect({iteration: iteration, events: events}) AS work
 }
 CALL (t) {
+  MATCH (ended:GpuEvent)-[:BEFORE]->(g:Gap {trace: t.id})<-[:AFTER]-(k:GpuEvent)
+  WHERE k.iteration IS NULL OR coalesce(ended.iteration, -1) <> k.iteration
+  WITH coalesce(k.iteration, -1) AS iteration, g ORDER BY g.number
+  WITH iteration, sum(g.dur_ns) AS ns, head(collect(g.cause)) AS cause
+  RETURN collect({iteration: iteration, ns: ns, cause: cause}) AS gaps
+}
+CALL (t) {
   MATCH (a:Event)
   WHERE a.trace = t.id AND a.phase IS NOT NULL
   RETURN collect(a {
@@ -38,10 +47,11 @@ CALL (t) {
   }) AS begins
 }
 UNWIND CASE WHEN size(begins) = 0 THEN [] ELSE begins + [{iteration: -1, phase: '(between)'}] END AS i
-WITH i, coalesce(head([w IN work WHERE w.iteration = i.iteration]).events, []) AS events
+WITH i, coalesce(head([w IN work WHERE w.iteration = i.iteration]).events, []) AS events,
+  head([g IN gaps WHERE g.iteration = i.iteration]) AS gap
 WHERE i.iteration >= 0 OR size(events) > 0
 // The union of intervals in the order of their starts: [its length so far, the end that it reaches to].
-WITH i, events, reduce(u = [0, 0], e IN events |
+WITH i, events, gap, reduce(u = [0, 0], e IN events |
   CASE
     WHEN e[0] >= u[1] THEN [u[0] + e[1] - e[0], e[1]]
     WHEN e[1] > u[1] THEN [u[0] + e[1] - u[1], e[1]]
@@ -50,5 +60,5 @@ WITH i, events, reduce(u = [0, 0], e IN events |
 RETURN CASE WHEN i.iteration >= 0 THEN i.iteration END AS iteration, i.phase AS phase, i.requests AS requests,
   i.context_tokens AS context_tokens, i.generation_tokens AS generation_tokens, i.keys AS keys, i.start_ms AS start_ms,
   size(events) AS gpu_events, reduce(sum = 0, e IN events | sum + e[1] - e[0]) / 1e6 AS gpu_sum_ms, busy / 1e6 AS busy_ms,
-  i.uid AS uid
+  coalesce(gap.ns, 0) / 1e6 AS gap_ms, gap.cause AS gap_cause, i.uid AS uid
 ORDER BY i.iteration < 0, i.iteration

@@ -12,9 +12,11 @@ from handmade import call, gpu, span
 from tracelens_graph.analyses.alignment.difference import median_steps
 from tracelens_graph.analyses.diagnosis.account import account_of
 from tracelens_graph.analyses.diagnosis.verdict import verdict
+from tracelens_graph.analyses.serving.compared import phases_table
+from tracelens_graph.analyses.serving.costs import step_costs
 from tracelens_graph.analyses.serving.gaps import host_parts_between
 from tracelens_graph.analyses.serving.iterations import iterations, served_in
-from tracelens_graph.analyses.serving.phases import phases, steady_state, step_costs, stretches
+from tracelens_graph.analyses.serving.phases import phases, steady_state, stretches
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import narrow, whole_window, window_of
@@ -185,11 +187,11 @@ def test_costs_that_cannot_be_known() -> None:
     assert any("4 steps are too few" in note for note in table.notes)
 
 
-def test_costs_below_zero_are_left_out_and_unknown_sizes_noted() -> None:
+def test_costs_below_zero_are_left_out_and_the_source_of_sizes_noted() -> None:
     core, truth = simulated(platform="rocm", seed=7, sizes=(8, 16), steps=30)
     table = step_costs(core)
     assert all(row["ns"] >= 0 for row in table.records() if row["term"] != "fixed")
-    assert any("unknown captured sizes" in note for note in table.notes)
+    assert any("grids of their norms" in note for note in table.notes)
     (found,) = (one for one in verdict(core) if one.topic == "server_fixed")
     assert found.evidence["fixed_us"] == pytest.approx(truth["cost"]["fixed_ns"] / 1e3, rel=0.15)
 
@@ -322,13 +324,73 @@ def test_servers_are_compared_by_equal_phases() -> None:
     first, second = (window_of(simulated(steps=40, seed=seed)[0]) for seed in (0, 5))
     sides = median_steps(first, second)
     batches = [served_in(side).batches for side in sides]
-    assert [len(one) for one in batches] == [1, 1]
-    assert batches[0][0].phase == batches[1][0].phase
-    assert abs(batches[0][0].size - batches[1][0].size) <= 3
-    assert all(side.title.startswith("iteration ") for side in sides)
-    # What is alike is compared with what is alike: of the trace itself, the same iteration.
+    assert len(batches[0]) == len(batches[1]) > 1
+    assert {one.phase for one in batches[0]} == {one.phase for one in batches[1]} == {"decode"}
+    sizes = [{one.size for one in side} for side in batches]
+    assert max(*sizes[0], *sizes[1]) <= 1.25 * min(*sizes[0], *sizes[1]) + 1
+    # The other way round they are the same, and what is alike is compared with what is alike.
+    assert [side.title for side in median_steps(second, first)] == [side.title for side in reversed(sides)]
     one, other = median_steps(first, first)
     assert one.title == other.title
+
+
+def decode_steps(gaps: list[float], requests: int = 4) -> Core:
+    """Decode steps of 50 us on the GPU, the second half of each behind 10 us, and a gap before each."""
+    events, at = [], 0.0
+    for number, gap in enumerate([0, *gaps]):
+        at += gap
+        name = f"execute_context_0(0)_generation_{requests}({requests})"
+        events += step(name, at - 11, [(at, 20), (at + 30, 20)], number)
+        at += 50
+    return load_core(events)
+
+
+def test_a_slow_host_between_steps_shows_in_a_comparison() -> None:
+    quick, slow = (window_of(decode_steps([us, us, 3 * us])) for us in (20, 60))
+    table = phases_table(quick, slow, ("quick", "slow"))
+    assert table is not None
+    (row,) = table.records()
+    assert (row["phase"], row["iterations_a"], row["iterations_b"], row["requests_a"]) == ("decode", 4, 4, 4)
+    assert (row["gpu_ms_a"], row["gpu_ms_b"]) == pytest.approx((0.04, 0.04))
+    assert (row["idle_ms_a"], row["idle_ms_b"]) == pytest.approx((0.01, 0.01))
+    assert (row["gap_ms_a"], row["gap_ms_b"]) == pytest.approx((0.025, 0.075))
+    assert (row["change_ms"], row["change_percent"]) == pytest.approx((0.05, 200 / 3))
+    assert row["tokens_per_s_a"] == pytest.approx(4 / 75e-6)
+    back = phases_table(slow, quick, ("slow", "quick"))
+    assert back is not None
+    assert back.records()[0]["change_ms"] == pytest.approx(-0.05)
+
+
+def test_each_size_counts_as_much_on_both_sides() -> None:
+    # One has 8 steps of 4 requests and 2 of 8, the other 2 and 8: two of each are held against two of each.
+    def server(counts: tuple[int, int]) -> Core:
+        sizes = [4] * counts[0] + [8] * counts[1]
+        names = [f"execute_context_0(0)_generation_{size}({size})" for size in sizes]
+        return load_core([
+            event for n, (name, size) in enumerate(zip(names, sizes, strict=True))
+            for event in step(name, 100 * n, [(100 * n + 20, 5 * size)], n)
+        ])  # fmt: skip
+
+    table = phases_table(window_of(server((8, 2))), window_of(server((2, 8))), ("a", "b"))
+    assert table is not None
+    (row,) = table.records()
+    assert (row["iterations_a"], row["iterations_b"]) == (10, 10)
+    assert row["requests_a"] == row["requests_b"] == 6
+    assert row["gpu_ms_a"] == row["gpu_ms_b"] == pytest.approx(0.03)
+    assert not table.notes
+
+
+def test_phases_of_one_side_and_of_other_sizes_are_named() -> None:
+    four, hundred = (decode_steps([20] * 3, requests) for requests in (4, 100))
+    table = phases_table(window_of(four), window_of(hundred), ("a", "b"))
+    assert table is not None
+    assert (len(table), len(table.notes)) == (1, 1)
+    other = load_core(
+        [event for n in range(3) for event in step("prefill[bs=1 tok=9]", 100 * n, [(100 * n + 20, 30)], n)]
+    )
+    table = phases_table(window_of(four), window_of(other), ("a", "b"))
+    assert table is not None
+    assert table.notes == ["only a has decode steps", "only b has prefill steps"]
 
 
 def test_servers_without_a_common_phase_are_compared_whole() -> None:

@@ -34,7 +34,7 @@ def test_the_screen(run: Run, job: Path) -> None:
     lines = out.splitlines()
     assert lines[0] == "3 ranks on 1 host (NVIDIA H100 SXM5), 2 steps each, 8 collectives that ranks share"
     assert lines[2].startswith("A step takes ")
-    assert "late: rank1: it came last to " in out
+    assert "late: rank 1, by 19.0 ms a step" in out
     asked = ("--table late_ranks", "--what-if repair=1", "--path")
     assert lines[-3:] == [f"ask next: tracelens-graph ranks {job} {more}" for more in asked]
     assert len(lines) <= 40
@@ -66,8 +66,8 @@ def test_files(run: Run, job: Path, tmp_path: Path) -> None:
     assert code == 0
     found = json.loads(document.read_text())
     assert set(found["tables"]) == {path.stem for path in folder.glob("*.csv")}
-    assert found["late"][0].startswith("late: rank1: ")
-    assert "data loader" in found["late"][1]
+    assert found["late"][0].startswith("late: rank 1, ")
+    assert "data loader" in found["late"][0]
     assert found["headline"] in page.read_text()
     assert book.stat().st_size > 5_000
     code, _, err = run("ranks", job, "--json", job / "rank0.json.gz", "--force")
@@ -122,7 +122,7 @@ def test_why_a_rank_is_late_in_a_step_is_looked_for_before_the_step(run: Run, jo
     """The data loader of a step runs before its first kernel."""
     code, out, _ = run("ranks", job, "--step", "4", env={"COLUMNS": "200"})
     assert code == 0
-    assert "why: rank1 is late in " in out
+    assert "late: rank 1, by " in out
     assert "data loader" in out
     _, out, _ = run("ranks", job, "--step", "4", "--table", "late_arrivals", "--format", "json")
     of_step = json.loads(out)["rows"]
@@ -198,7 +198,7 @@ def test_draws(run: Run, job: Path, tmp_path: Path) -> None:
     assert pages[0].read_text() == pages[1].read_text()
     held = read(pages[0].read_text())
     assert held.head["title"] == f"Ranks of {job.name}"
-    assert held.head["overview"]["late"][0].startswith("late: rank1: it came last to ")
+    assert held.head["overview"]["late"][0].startswith("late: rank 1, by ")
     assert run("ranks", job, "--html", pages[0], "--step", "3")[0] == 0
     _, out, _ = run("ranks", job, "--step", "3", "--table", "rank_steps", "--format", "csv")
     assert [row["step"] for row in csv.DictReader(out.splitlines()[:4])] == ["3"] * 3
@@ -242,4 +242,4 @@ def test_eight_real_ranks(run: Run) -> None:
     assert CORPUS
     code, out, err = run("ranks", CORPUS / "dlrm-8-ranks" / "kineto")
     assert (code, err) == (0, "")
-    assert "late: rank7: it came last to 5 of 8 collectives" in out
+    assert "rank 7 came 4.67 ms late to the first all_to_all: it began its recording" in out

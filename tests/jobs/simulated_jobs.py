@@ -243,7 +243,7 @@ class Rank:
         """An op of one kernel or copy in the compute stream; without a GPU, of host time."""
         dur = us * self._jitter() * self._factor("slower_kernels", "other_inputs")
         dur *= self.job.stage_factor.get(self.job.stage(self.number), 1.0)
-        if (larger := self._factor("other_inputs")) != 1.0:
+        if dims and (larger := self._factor("other_inputs")) != 1.0:
             dims = [[round(dims[0][0] * larger), *dims[0][1:]], *dims[1:]]
         args = {"Input Dims": list(dims), "Input type": ["float"] * len(dims)} if dims else {}
         if self.job.gloo:
@@ -348,7 +348,8 @@ class Rank:
         for one in self._causes(*kinds):
             cat, name, line = OF_HOST[one.kind]
             around = self._python(line) if line != name else []
-            self.host(cat, name, one.us, **({"Python id": self._next()} if cat == "python_function" else {}))
+            identity = {"python_function": "Python id", "cuda_runtime": "correlation"}.get(cat, "External id")
+            self.host(cat, name, one.us, **{identity: self._next()})
             for outer in around:
                 outer["dur"] = self.now - outer["ts"]
 

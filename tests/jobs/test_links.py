@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from html_pages import read
 from simulated_jobs import Job, write
 
 import tracelens_graph as tlg
 from tracelens_graph.analyses.ranks.job import Job as Ranks
+from tracelens_graph.analyses.ranks.pictures import BandwidthPoints, PairMatrix
+from tracelens_graph.reports.html.ranks import ranks_page
+from tracelens_graph.reports.ranks_picture import drawings
 from tracelens_graph.reports.ranks_text import late_lines
 
 Share = Callable[[int, int], float]
@@ -126,6 +130,30 @@ def test_sound_links_are_not_called_slow(name: str, tmp_path: Path) -> None:
     assert not ranks.slow_links
     assert {row["verdict"] for row in ranks.table("rank_links").records()} <= {""}
     assert not ranks.links.delay_ns.any()
+
+
+def test_pictures_show_pairs_and_mark_slow_ones(tmp_path: Path) -> None:
+    ranks = ranks_of(Job(ranks=8, pipeline=8, steps=3, share=way(5, 4)), tmp_path)
+    matrix = PairMatrix.of(ranks)
+    names = [ranks.matched.ranks[place].rank for place in matrix.ranks]
+    assert names == list(range(8))
+    pairs = {(names[row], names[column]): link for row, column, link in matrix.pairs}
+    assert set(pairs) == {(one, one + way) for one in range(8) for way in (1, -1) if 0 <= one + way < 8}
+    assert [ends for ends, link in pairs.items() if link.is_slow] == [(5, 4)]
+    points = BandwidthPoints.of(ranks).kinds["send"]
+    assert {row["link"] for row in points if row["is_slow"]} == {"rank 5 -> 4"}
+    body = read(ranks_page(ranks, "job")).body["bandwidths"]
+    assert [cell[:2] for cell in body["pairs"]["cells"] if cell[-1]] == [[5, 4]]
+    assert sum(body["kinds"][0]["slow"]) == 12
+    assert any(one.title == "Bandwidth from rank to rank" and one.draw for one in drawings(ranks))
+
+
+def test_ends_and_groups_of_collectives(tmp_path: Path) -> None:
+    rows = ranks_of(Job(ranks=8, tensor=2, pipeline=2, steps=1), tmp_path).table("rank_collectives").records()
+    sends = {(row["source_rank"], row["target_rank"]) for row in rows if row["kind"] == "send"}
+    assert sends == {(one, one + 4) for one in range(4)} | {(one + 4, one) for one in range(4)}
+    groups = {row["group_ranks"] for row in rows if row["source_rank"] is None}
+    assert {"[0, 1]", "[6, 7]", "[0, 2]", "[0, 1, 2, 3, 4, 5, 6, 7]"} < groups
 
 
 def test_a_rank_behind_a_slow_link_is_not_late(tmp_path: Path) -> None:

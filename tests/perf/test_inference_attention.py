@@ -72,17 +72,45 @@ test_hostile = Family("inference_attention", changed=_under_mixed).hostile(KNOWN
 @pytest.mark.parametrize(
     ("inside", "bits"),
     [
-        (None, 16),
-        (("_rocm_C::paged_attention", call(*[None] * 4, QUERY, (FP8, (10, 8, 4, 16, 16)))), 8),
-        (("_C_cache_ops::reshape_and_cache_flash", call(KEY, KEY, ("unsigned char", (10, 16, 8, 64)))), 8),
-        (("_rocm_C::paged_attention", call(QUERY)), 16),
+        ({}, 16),
+        ({"_rocm_C::paged_attention": call(*[None] * 4, QUERY, (FP8, (10, 8, 4, 16, 16)))}, 8),
+        ({"_C_cache_ops::reshape_and_cache_flash": call(KEY, KEY, ("unsigned char", (10, 16, 8, 64)))}, 8),
+        ({"_rocm_C::paged_attention": call(QUERY)}, 16),
     ],
 )
-def test_keys_of_the_past_are_of_the_type_of_the_cache(inside: tuple[str, Arguments] | None, bits: int) -> None:
+def test_keys_of_the_past_are_of_the_type_of_the_cache(inside: dict[str, Arguments], bits: int) -> None:
     estimate = FAMILY.models["vllm::unified_attention_with_output"].estimate
     annotation = "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk1000sqsq32sqsk1000)"
     cost = estimate(call(QUERY, KEY, KEY, QUERY), CallContext(annotation=annotation, inside=inside))
     assert cost.bytes == 2 * 32 * (64 + 8) * 128 + (1000 - 32) * 8 * 128 * bits // 8
+
+
+@pytest.mark.parametrize(
+    ("below", "keys"),
+    [
+        ({"_vllm_fa2_C::varlen_fwd": call(*[None] * 15, "True", 127, 0)}, 128),
+        ({"_vllm_fa3_C::fwd": call(*[None] * 24, "True", 127, 0)}, 128),
+        ({"_vllm_fa3_C::fwd": call(*[None] * 24, "True", -1, -1)}, None),
+        ({"_vllm_fa3_C::fwd": call(*[None] * 24)}, None),
+        ({}, None),
+    ],
+)
+def test_a_window_that_an_op_below_has_counts(below: dict[str, Arguments], keys: int | None) -> None:
+    estimate = FAMILY.models["vllm::unified_attention_with_output"].estimate
+    cost = estimate(call(QUERY, KEY, KEY, QUERY), CallContext(annotation=DECODE, inside=below))
+    assert cost.flops == 64 * 128 * 2 * (32 * keys if keys else 55086)
+    assert cost.params.get("sliding_window") == keys
+
+
+def test_a_window_among_the_arguments_counts() -> None:
+    pages = (BF16, (100, 16, 8, 64))
+    whole, near = (
+        cost_of("aiter::mha_batch_prefill", QUERY, pages, pages, *[None] * 8, "False", "True", left, 0, of=DECODE)
+        for left in (-1, 15)
+    )
+    assert whole.flops == 64 * 128 * 2 * 55086
+    assert near.flops == 64 * 128 * 2 * 32 * 16
+    assert (near.bytes or 0) < (whole.bytes or 0)
 
 
 @pytest.mark.parametrize(("name", "arguments"), KNOWN)

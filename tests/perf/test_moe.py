@@ -140,7 +140,7 @@ def part(name: str, tokens: int, width: int, experts: int, context: CallContext)
 def test_products_of_gpt_oss_on_an_mi300x() -> None:
     """TraceLens has these figures of a decode step of gpt-oss-20b, 32 tokens, without scales: a byte for 32 weights."""
     scales = experts_touched(32, 4, 32) * 3072 * 3072 / 32 / 2**20
-    topk = ("TopK", call((BF16, (32, 32)), 4))
+    topk = {"TopK": call((BF16, (32, 32)), 4)}
     up = part("moe_triton_unfused_up", 32, 3072, 32, CallContext((f"{OGS}_swiglu",), inside=topk))
     assert (up.flops, up.bytes and up.bytes / 2**20) == (4_831_838_208, pytest.approx(284.9228269331473 + 2 * scales))
     down = part("moe_triton_unfused_down", 32, 3072, 32, CallContext((OGS,)))
@@ -149,7 +149,7 @@ def test_products_of_gpt_oss_on_an_mi300x() -> None:
     assert down.bytes / 2**20 == pytest.approx(142.93016346657365 + scales)
     # Weights of 4 bits are unpacked, and multiplied in the tokens' type.
     assert (down.compute_spec, down.params["weight_dtype"], down.params["gated"]) == ("matrix_bf16", "FP4", False)
-    fewer = part("moe_triton_unfused_down", 32, 3072, 32, CallContext((OGS,), inside=("TopK", call(None, 2))))
+    fewer = part("moe_triton_unfused_down", 32, 3072, 32, CallContext((OGS,), inside={"TopK": call(None, 2)}))
     assert fewer.flops == down.flops // 2
     summed = part("moe_triton_unfused_finalize_matmul_scatter", 32, 3072, 32, CallContext())
     assert (summed.flops, summed.bytes) == (32 * 3072 * 7, 32 * 3072 * 2 * 5)

@@ -7,10 +7,15 @@ from typing import Any
 
 import pytest
 
-from tracelens_graph import iterations, load, phases, step_costs
+from tracelens_graph import idle_causes, idle_gaps, iterations, load, phases, step_costs
+from tracelens_graph.analyses.alignment.difference import Diff, median_steps
+from tracelens_graph.analyses.alignment.tables import time_parts, totals_table
+from tracelens_graph.analyses.idle.idle import Cause
+from tracelens_graph.analyses.serving.compared import phases_table
 from tracelens_graph.analyses.serving.gaps import host_parts_between
 from tracelens_graph.analyses.serving.iterations import served_in
 from tracelens_graph.graph.graph import Graph
+from tracelens_graph.graph.window import window_of
 from tracelens_graph.simulate.serving import RankTrace, simulate, write
 
 PHASES = {"decode_only": "decode", "prefill_only": "prefill", "prefilldecode": "mixed"}
@@ -78,6 +83,28 @@ def test_costs_are_those_of_the_simulator(tmp_path: Path, seed: int) -> None:
         assert abs(row["ns"] - true[names[row["term"]]]) < 4 * row["std_error"] + 0.02 * row["ns"], row
 
 
+def test_costs_without_captures_are_those_with_them(tmp_path: Path) -> None:
+    """Two captured sizes, 8 and 32, look like a steep line where empty places do not count."""
+    g, rank = served(tmp_path, seed=7, steps=40, layers=2, arrivals=0.1, sizes=(8, 32))
+    alone = load(tmp_path / "rank0.json.gz")
+    true = rank.truth["cost"]
+    found, joined = ({(row["phase"], row["term"]): row for row in step_costs(one).records()} for one in (alone, g))
+    assert found == joined
+    place, fixed = found["decode", "generation token"], found["decode", "fixed"]
+    assert abs(place["ns"] - true["row_ns"]) < 4 * place["std_error"] < 0.5 * true["row_ns"]
+    assert abs(fixed["ns"] - true["fixed_ns"]) < 4 * fixed["std_error"]
+
+
+def test_costs_that_a_stair_hides_are_left_out(tmp_path: Path) -> None:
+    run = simulate(seed=7, steps=40, layers=2, arrivals=0.1, sizes=(8, 32))
+    for event in run.ranks[0].trace["traceEvents"]:
+        event.get("args", {}).pop("grid", None)
+    table = step_costs(load(run.ranks[0].trace))
+    assert {row["term"] for row in table.records()} <= {"fixed", "context token"}
+    assert not any(row["phase"] == "decode" for row in table.records())
+    assert any("cannot be separated" in note for note in table.notes)
+
+
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 @pytest.mark.parametrize("culprit", ["scheduler", "sampling", "detokenise"])
 def test_gaps_are_due_to_the_planted_culprit(tmp_path: Path, engine: str, culprit: str) -> None:
@@ -88,3 +115,24 @@ def test_gaps_are_due_to_the_planted_culprit(tmp_path: Path, engine: str, culpri
     for part in ("scheduler", "sampling", "detokenise", "prepare"):
         total = sum(parts[part] for parts in true)
         assert found.ns[part] == pytest.approx(total, rel=0.02, abs=2000 * len(true))
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_the_planted_culprit_is_the_same_in_all_tables(tmp_path: Path, engine: str) -> None:
+    slow, _ = served(tmp_path / "slow", steps=20, layers=1, engine=engine, culprit="detokenise")
+    quick, _ = served(tmp_path / "quick", steps=20, layers=1, engine=engine)
+    first = idle_causes(slow).records()[0]
+    assert (first["cause"], first["because"]) == ("detokenise", "plugins/detokenise_hook.py(31): run")
+    assert idle_causes(slow.window(phase="decode")).records()[0]["cause"] == "detokenise"
+    assert idle_gaps(slow).records()[0]["because"] == "plugins/detokenise_hook.py(31): run"
+    table = phases_table(window_of(quick), window_of(slow), ("quick", "slow"))
+    assert table is not None
+    rows = [row for row in table.records() if row["phase"] == "decode"]
+    assert all("detokenise_hook" in row["why"] for row in rows)
+    sides = median_steps(window_of(quick), window_of(slow))
+    parts = sorted(time_parts(Diff(*sides)), key=lambda part: -abs(part.change_ns))
+    assert parts[0].cause is Cause.detokenise
+    # Parts of the time add up to all of it, gaps before the steps included.
+    totals = {row["time"]: row for row in totals_table(Diff(*sides)).records()}
+    of_parts = sum(part.change_ns for part in parts if part.part != "around")
+    assert of_parts / 1e6 == pytest.approx(totals["total_time"]["change_ms"], abs=1e-6)

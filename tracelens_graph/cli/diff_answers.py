@@ -95,9 +95,16 @@ class Two:
     def tables(self) -> Mapping[str, Table]:
         """All tables by name."""
         from tracelens_graph.analyses.alignment.tables import places_table, times_table, totals_table
+        from tracelens_graph.graph.iterations import is_of_server
 
         makers = {"diff_totals": totals_table, "diff_times": times_table, "diff_places": places_table}
-        return {name: make(self.difference) for name, make in makers.items()}
+        tables = {name: make(self.difference) for name, make in makers.items()}
+        if all(is_of_server(window.core) for window in self.windows):
+            from tracelens_graph.analyses.serving.compared import phases_table
+
+            if (phases := phases_table(*self.windows, self.names)) is not None:
+                tables["diff_phases"] = phases
+        return tables
 
     @cached_property
     def notes(self) -> list[str]:
@@ -106,9 +113,10 @@ class Two:
 
         notes = notes_on(self.difference)
         if self._sides != self.windows:
-            of_server = self._sides[0].title.startswith("iteration")
-            way = "--iteration N takes another, --phase P all of one phase" if of_server else "--step N takes another"
-            notes = [f"One step of each is compared: {way}, --from 0ms all.", *notes]
+            of_server = self._sides[0].all_iterations is not None
+            what = "Steps of equal phase and size are" if of_server else "One step of each is"
+            way = "--iteration N takes others, --phase P all of one phase" if of_server else "--step N takes another"
+            notes = [f"{what} compared: {way}, --from 0ms all.", *notes]
         is_mixed = len({side.framework.name for side in self._sides}) > 1
         return [*notes, _FRAMEWORKS] if is_mixed else notes
 

@@ -298,7 +298,8 @@ class Asked:
         if not len(job.matched):
             return []
         is_late = job.lateness is not None and job.lateness.late is not None
-        found = [self.next("--table", "late_ranks" if is_late else "rank_collectives")]
+        found = [self.next("--table", "rank_links")] if job.links.slow else []
+        found.append(self.next("--table", "late_ranks" if is_late else "rank_collectives"))
         found += self._repair(job)
         if any(len(rank.gpu.busy[0]) for rank in job.matched.ranks):
             found.append(self.next("--path"))

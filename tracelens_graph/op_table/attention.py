@@ -90,8 +90,9 @@ OPS: Rows = [
     ),
     *ops("FlashAttnFuncBackward", "FusedAttnFuncBackward", "aten::_efficient_attention_backward", category="SDPA_bwd"),
     # --- Serving engines -----------------------------------------------------------------------------------------
-    *_paged("vllm::unified_attention_with_output", "aiter::mha_batch_prefill", "pseudo_mla_prefill_fwd"),
-    *_paged("aiter::mha_varlen_fwd", "aiter::fmha_v3_varlen_fwd", packed=True),
+    *_paged("vllm::unified_attention_with_output", "pseudo_mla_prefill_fwd"),
+    *_paged("aiter::mha_batch_prefill", flagged=True),
+    *_paged("aiter::mha_varlen_fwd", "aiter::fmha_v3_varlen_fwd", packed=True, flagged=True),
     *_paged("aiter::pa_decode_gluon", key=2, value=-1, key_heads=1, window=19, generation=True),
     *_paged("sglang_profiler::attention_paged_attention_ragged", query=2, key=3, value=4),
     *_paged("pseudo_mla_decode_fwd", generation=True, latent=True),

@@ -4,8 +4,8 @@ Models of times predict them by something other than the roofline, such as a sim
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tracelens_graph.perf.arguments import Arguments
@@ -23,7 +23,7 @@ class CallContext:
         kernels: names of the GPU events of the call, in the order of their launches.
         annotation: text of the innermost annotation around the call; serving engines write their batches there.
         forward: of a backward op, the arguments of the forward op that it belongs to.
-        inside: name and arguments of the first op below that the model wants to see (`looks_inside`).
+        inside: the ops below that the model wants to see (`looks_inside`) -> arguments of the first of each name.
         grids: where it wants these, kernels below and their grids in blocks, None where not recorded.
 
     Of an op made for a part of fused work, `inside` and `grids` are what is below the fused op.
@@ -32,7 +32,7 @@ class CallContext:
     kernels: tuple[str, ...] = ()
     annotation: str = ""
     forward: Arguments | None = None
-    inside: tuple[str, Arguments] | None = None
+    inside: Mapping[str, Arguments] = field(default_factory=dict)
     grids: tuple[tuple[str, tuple[int, ...] | None], ...] = ()
 
 

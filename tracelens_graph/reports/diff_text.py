@@ -14,6 +14,7 @@ from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.several import SPREAD
 from tracelens_graph.analyses.diagnosis.headline import is_thinned
 from tracelens_graph.analyses.ops.programs import recorded_executions
+from tracelens_graph.analyses.serving.iterations import BETWEEN
 from tracelens_graph.reports.document import document_json, facts
 from tracelens_graph.reports.markdown import escape, page, table_markdown
 from tracelens_graph.reports.report_text import heading
@@ -35,6 +36,12 @@ _WHY_LINES = ((3, 3), (3, 2), (3, 1), (2, 1), (3, 0), (2, 0), (1, 0))
 """Lines of the reason of a place, and of the explanation of a cause, at most: the first that fit on a screen."""
 _AROUND = "around"
 _AROUND_MEANING = "before the step's first and behind its last GPU event, not in the above"
+_PHASES = 3
+"""Phases of servers on the screen."""
+_LEAST_OUTSIDE = 0.05
+"""What share of the longest step time outside of steps has to change by to be shown."""
+STEP_PARTS = {"gpu_ms": "GPU work", "idle_ms": "idle in the step", "gap_ms": "gap before it", "step_ms": "in all"}
+"""What a step of a server takes -> what it is; the first three add up to the last."""
 _CAUSES = 3
 _LEAST_OF_IDLE = 0.05
 """Causes of idle time on the screen, and what share of all changes of times each has at least."""
@@ -150,6 +157,8 @@ def _lines(
         yield from wrapped(printable(line), width, _INDENT)
     yield ""
     changed = changed_places(tables["diff_places"])
+    if "diff_phases" in tables:
+        yield from _phases(tables["diff_phases"], width)
     yield from (bold(line, color) for line in wrapped(headline(totals, bool(changed)), width, _INDENT))
     yield from _times(totals, width)
     yield from _pooled(difference, width)
@@ -169,6 +178,51 @@ def _lines(
         yield from place_lines(row, width, of_place)
     if rest := len(changed) - len(shown):
         yield f"{rest:,} more: --points lists all places, --tree draws both call trees as one"
+
+
+def _phases(table: Table, width: int) -> Iterator[str]:
+    """What a step of two servers takes, by phase, those with most of the change first."""
+    rows = sorted(
+        table.records(), key=lambda row: -abs(row["change_ms"] * max(row["iterations_a"], row["iterations_b"]))
+    )
+    most = max((max(row["step_ms_a"], row["step_ms_b"]) for row in rows), default=0)
+    rows = [row for row in rows if row["phase"] != BETWEEN or abs(row["change_ms"]) > _LEAST_OUTSIDE * most]
+    if rows:
+        yield from wrapped("A step of each, in the mean over steps of equal phase and size", width, _INDENT)
+    for row in rows[:_PHASES]:
+        yield from wrapped(f"{_INDENT}{_phase_heading(row)}", width, 2 * _INDENT)
+        for name, label in STEP_PARTS.items():
+            first, second = row[f"{name}_a"], row[f"{name}_b"]
+            change = {"change_ms": second - first, "change_percent": 100 * (second - first) / first if first else None}
+            if first or second:
+                yield _figures(2 * _INDENT + label, {"a_ms": first, "b_ms": second, **change}, width)
+        if row["why"]:
+            room = max(width - 3 * len(_INDENT), 24)
+            yield from (3 * _INDENT + line for line in wrapped(printable(f"before it: {row['why']}"), room))
+    notes = [*table.notes, *([f"{len(rows) - _PHASES} more phases"] if len(rows) > _PHASES else [])]
+    yield from (line for note in notes for line in wrapped(printable(_INDENT + note), width, 2 * _INDENT))
+    yield ""
+
+
+def _phase_heading(row: Mapping[str, Any]) -> str:
+    """`decode, 47 -> 47 steps of 13.7 -> 13.7 requests, 36,923 -> 8,289 tokens/s`."""
+    text = f"{row['phase']}, {row['iterations_a']:,} -> {row['iterations_b']:,} steps"
+    if row["requests_a"] is not None and row["requests_b"] is not None:
+        text += f" of {row['requests_a']:,.3g} -> {row['requests_b']:,.3g} requests"
+    if row["tokens_per_s_a"] is not None and row["tokens_per_s_b"] is not None:
+        text += f", {row['tokens_per_s_a']:,.0f} -> {row['tokens_per_s_b']:,.0f} tokens/s"
+    return text
+
+
+def phase_texts(table: Table) -> list[str]:
+    """The same, a sentence for each phase."""
+    texts = []
+    for row in table.records():
+        parts = ", ".join(
+            f"{label} {row[f'{name}_a']:,.3f} -> {row[f'{name}_b']:,.3f} ms" for name, label in STEP_PARTS.items()
+        )
+        texts.append(f"{_phase_heading(row)}: {parts}" + (f". Before it: {row['why']}" if row["why"] else ""))
+    return texts
 
 
 def _times(totals: Table, width: int) -> Iterator[str]:
@@ -338,6 +392,8 @@ def diff_markdown(difference: Diff, tables: Mapping[str, Table], notes: Sequence
     blocks.append(f"**{escape(headline(tables['diff_totals'], bool(changed)))}**")
     blocks.append("\n".join(f"* {escape(line)}" for line in side_lines(difference)))
     blocks += [escape(note) for note in notes]
+    if "diff_phases" in tables:
+        blocks.append("\n".join(f"* {escape(text)}" for text in phase_texts(tables["diff_phases"])))
     times = [row for row in tables["diff_totals"].records() if row["a_ms"] or row["b_ms"]]
     blocks.append(_table(times, ("meaning", "a_ms", "b_ms", "change_ms", "change_percent")))
     shown = changed[:rows] if rows else changed

@@ -10,7 +10,7 @@ import numpy as np
 
 from tracelens_graph.analyses.ranks.collective_tables import shown_bytes
 from tracelens_graph.analyses.ranks.job import Job
-from tracelens_graph.analyses.ranks.pictures import WHOLE, BandwidthPoints, StepLanes, WaitMap, rank_labels
+from tracelens_graph.analyses.ranks.pictures import WHOLE, BandwidthPoints, PairMatrix, StepLanes, WaitMap, rank_labels
 from tracelens_graph.reports.html.ranks import lane_columns, part_columns
 from tracelens_graph.reports.picture import GREY, bare, drawing_library, legend, literal, look
 from tracelens_graph.reports.ranks_text import headline, late_lines
@@ -92,7 +92,9 @@ def _wrapped(paragraphs: Iterable[str]) -> list[str]:
 def drawings(job: Job) -> list[Drawing]:
     """The drawings of a job: waits and bandwidths where ranks share collectives, one step where anything took time."""
     lanes = StepLanes.of(job)
-    shared = [_waits(WaitMap.of(job)), _bandwidths(BandwidthPoints.of(job))] if len(job.matched) else []
+    shared = []
+    if len(job.matched):
+        shared = [_waits(WaitMap.of(job)), _bandwidths(BandwidthPoints.of(job)), _pairs(PairMatrix.of(job), job)]
     return [*shared, *([_step(lanes, job)] if lanes.end_ns > lanes.begin_ns else [])]
 
 
@@ -166,6 +168,14 @@ def _bandwidths(points: BandwidthPoints) -> Drawing:
                 edgecolors="white", linewidths=0.75, label=legend(f"{kind} ({len(rows):,})", _LONGEST_KIND),
                 **look(place),
             )  # fmt: skip
+        slow = [row for rows in points.kinds.values() for row in rows if row["is_slow"]]
+        if slow:
+            names = list(dict.fromkeys(row["link"] for row in slow))
+            label = f"slow link: {names[0]}{f' and {len(names) - 1:,} more' if len(names) > 1 else ''}"
+            axes.scatter(
+                [row["message_bytes"] for row in slow], [row["busbw_gb_s"] for row in slow], s=70, facecolors="none",
+                edgecolors=_LATE, linewidths=1.5, label=legend(label, _LONGEST_KIND),
+            )  # fmt: skip
         of = "" if points.device is None else f" of {points.device}"
         for peak in points.peaks:
             label = legend(f"links{of}: {peak:,.0f} GB/s")
@@ -180,6 +190,34 @@ def _bandwidths(points: BandwidthPoints) -> Drawing:
         _titled(axes, title)
 
     return Drawing(title, _BANDWIDTHS, points.notes, draw if points.kinds else None)
+
+
+def _pairs(matrix: PairMatrix, job: Job) -> Drawing:
+    """Bandwidth from rank to rank as a map of colours; slow pairs have a frame."""
+    title = "Bandwidth from rank to rank"
+
+    def draw(canvas: Any, places: Sequence[Any]) -> None:
+        axes = canvas.add_subplot(places[0])
+        size = len(matrix.ranks)
+        rates = np.full((size, size), np.nan)
+        for row, column, link in matrix.pairs:
+            rates[row, column] = link.bandwidth(link.ns)
+        shades = axes.imshow(rates, cmap="viridis", vmin=0, interpolation="nearest")
+        slow = [(column, row) for row, column, link in matrix.pairs if link.is_slow]
+        if slow:
+            label = legend("slower than others of equal kind and size")
+            axes.scatter(*zip(*slow, strict=True), marker="s", s=90, facecolors="none", edgecolors=_LATE, label=label)
+        names = labels_of([rank_labels(job.matched.ranks)[rank] for rank in matrix.ranks])
+        _name_ticks(axes.yaxis, names)
+        _name_ticks(axes.xaxis, names)
+        axes.tick_params(axis="x", rotation=90)
+        axes.set_xlabel("receives", fontsize=9)
+        axes.set_ylabel("sends", fontsize=9)
+        canvas.colorbar(shades, ax=axes, label="GB/s")
+        _titled(axes, title, grid=False)
+
+    height = min(max(_HEAT_ROW * len(matrix.ranks), 2 * _HEAT_LEAST), _HEAT_MOST)
+    return Drawing(title, height, matrix.notes, draw if matrix.pairs else None)
 
 
 def _step(lanes: StepLanes, job: Job) -> Drawing:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.ranks.job import Job
-from tracelens_graph.analyses.stragglers.lateness import ADDED_UP, HELD_UP
+from tracelens_graph.analyses.stragglers.lateness import HELD_UP
 from tracelens_graph.graph.trace_set import Ranked
 from tracelens_graph.reports.document import document_json
 from tracelens_graph.reports.markdown import escape, page, table_markdown
@@ -97,15 +97,13 @@ def _doubt(job: Job) -> str:
 
 
 def late_lines(job: Job) -> list[str]:
-    """Which links are slow, which rank holds up the others, and why."""
-    found = [] if job.lateness is None else [job.lateness.text]
-    return [*job.slow_links, *found] + ([f"why: {job.why_late}"] if job.why_late else [])
+    """Which links are slow, who makes the others wait, and why."""
+    return [*job.slow_links, *([] if job.lateness is None else job.lateness.lines)]
 
 
 def notes(job: Job) -> list[str]:
     """What belongs below the tables of the screen."""
-    is_explained = not len(job.matched) or any(ADDED_UP in line for line in late_lines(job))
-    return [*([] if is_explained else [HELD_UP]), *job.matched.notes]
+    return [*([HELD_UP] if len(job.matched) else []), *job.matched.notes]
 
 
 def first_rows(table: Table, most: int) -> Table:

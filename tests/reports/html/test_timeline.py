@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from handmade import small_trace, span
+from handmade import call, gpu, small_trace, span
 from html_pages import page_of, read
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +25,7 @@ from tracelens_graph.reports.html.timeline import (
     lane_table,
     lanes,
     longest_events,
+    seen_first,
 )
 from tracelens_graph.schema import Kind
 
@@ -54,6 +55,21 @@ def test_lanes_of_a_small_trace() -> None:
     assert [(lane["title"], lane["n"]) for lane in found["idle"]] == [("idle", 1)]
     assert drawn(w).left_out == {"an allocation or release (`[memory]`)": 1}
     assert drawn(w).events == 12
+
+
+def test_a_server_is_seen_from_the_middle_of_its_steady_state() -> None:
+    def server(steps: int) -> Window:
+        events = []
+        for n in range(steps):
+            events += [span("user_annotation", "step[DECODE bs=4]", 100 * n, 20), call(100 * n + 5, n + 1, dur=1)]
+            events += [gpu(100 * n + 30, 50, n + 1)]
+        return load_core(events).everything
+
+    # Of 20 steps of one size all are the steady state: the four from number 8 on, up to the end of their GPU work.
+    assert seen_first(server(20)) == [800_000, 1_180_000]
+    assert seen_first(server(4)) is None
+    assert seen_first(load_core(small_trace()).everything) is None
+    assert read(page_of(server(20))).body["seen_first"] == [800_000, 1_180_000]
 
 
 @parametrize("path", chosen_traces())

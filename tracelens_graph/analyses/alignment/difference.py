@@ -21,7 +21,7 @@ from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.graph.iterations import is_of_server, iterations_of
+from tracelens_graph.graph.iterations import is_of_server
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Window, narrow, step_number, window_of
 from tracelens_graph.schema import Kind
@@ -34,8 +34,8 @@ def median_steps(a: Window, b: Window) -> tuple[Window, Window]:
     """Of each window the step of median GPU time; the windows as they are where one has no steps with its GPU work.
 
     Without launches most GPU work may lie in no step: then one step of it is not what another trace does in one.
-    Of servers it is an iteration of the phase that both have most of: of the first the one of median GPU time, of the
-    second the one with as many requests, or nearly. The titles of the windows show which it is, and of how many.
+    Of servers it is as many iterations of each, of one phase and of equal sizes. The titles of the windows show which
+    these are, and of how many.
     """
     times = [steps_with_work(window) for window in (a, b)]
     if not all(map(_are_of_most_work, (a, b), times)):
@@ -45,47 +45,12 @@ def median_steps(a: Window, b: Window) -> tuple[Window, Window]:
 
 
 def _equal_iterations(a: Window, b: Window) -> tuple[Window, Window]:
-    """An iteration of each of two servers, of the same phase and about the same size; else the windows as they are."""
+    """Iterations of two servers, of one phase and size; the windows as they are where one is of no server."""
     if not (is_of_server(a.core) and is_of_server(b.core)):
         return a, b
-    found = [iterations_of(window.core) for window in (a, b)]
-    times = [_iterations_with_work(window) for window in (a, b)]
-    if not all(map(_are_of_most_work, (a, b), times)) or max(map(len, times)) < 2:
-        return a, b
-    of_phase: list[dict[str, list[int]]] = [{}, {}]
-    for side, iterations in enumerate(found):
-        for number in times[side]:
-            of_phase[side].setdefault(iterations.batches[number].phase, []).append(number)
+    from tracelens_graph.analyses.serving.compared import equal_iterations
 
-    def least(phase: str) -> int:
-        return min(sum(time[number] for number in of[phase]) for time, of in zip(times, of_phase, strict=True))
-
-    common = [phase for phase in of_phase[0] if phase in of_phase[1] and phase not in ("unknown", "empty")]
-    if not common:
-        return a, b
-    phase = max(common, key=least)
-    first, second = (
-        sorted(of[phase], key=lambda number: (time[number], number)) for time, of in zip(times, of_phase, strict=True)
-    )
-    one = first[(len(first) - 1) // 2]
-    size, middle = found[0].batches[one].size, times[1][second[(len(second) - 1) // 2]]
-    other = min(second, key=lambda n: (abs(found[1].batches[n].size - size), abs(times[1][n] - middle), n))
-    sides = zip((a, b), found, (one, other), (len(first), len(second)), strict=True)
-    left, right = (
-        narrow(w, iteration=number).retitled(
-            f"iteration {number}, {phase} of {iterations.batches[number].size:,} requests, one of {count:,}"
-        )
-        for w, iterations, number, count in sides
-    )
-    return left, right
-
-
-def _iterations_with_work(w: Window) -> dict[int, int]:
-    """GPU time of each iteration of a window that has any, in ns."""
-    c, gpu = w.core.columns, w.gpu_rows
-    of = iterations_of(w.core).of[gpu]
-    ns = sum_by_group(of[of >= 0], c.dur_ns[gpu[of >= 0]], int(of.max(initial=-1)) + 1)
-    return {number: int(ns[number]) for number in np.flatnonzero(ns).tolist()}
+    return equal_iterations(a, b)
 
 
 def _are_of_most_work(w: Window, time_of: dict[int, int]) -> bool:

@@ -116,11 +116,15 @@ TOTALS: Mapping[str, str] = {
     "idle_time": "idle",
 }
 """What two traces are compared by as wholes -> what it is."""
+_OF_ITERATIONS = "GPU work and gaps before it"
+"""What the total is of some iterations of a server, which do not follow each other."""
 
 
 def totals_table(difference: Diff) -> Table:
     """How long both sides take in all; the times below `total_time` add up to it."""
-    sides = [times_of(w.core, w.gpu_rows) for w in (difference.a, difference.b)]
+    windows = difference.a, difference.b
+    sides = [times_of(w.core, w.gpu_rows, all_iterations=w.all_iterations) for w in windows]
+    meaning = TOTALS if not all(w.all_iterations for w in windows) else {**TOTALS, "total_time": _OF_ITERATIONS}
     for times, ns in zip(sides, difference.ns, strict=True):
         times["gpu_time"] = ns
     first, second = ([times.get(name, 0) for name in TOTALS] for times in sides)
@@ -131,7 +135,7 @@ def totals_table(difference: Diff) -> Table:
         "b_ms": [ns / 1e6 for ns in second],
         "change_ms": [ns / 1e6 for ns in changes],
         "change_percent": [percent(change, one) for change, one in zip(changes, first, strict=True)],
-        "meaning": list(TOTALS.values()),
+        "meaning": list(meaning.values()),
     }
     return DIFF_TOTALS.table(columns, f"{difference.names[1]} against {difference.names[0]}", [])
 

@@ -15,7 +15,7 @@ from tracelens_graph.analyses.diagnosis.account import HOST, PARTS, QUEUED, Acco
 from tracelens_graph.analyses.diagnosis.families import ALL_OF_IT, LABELS, MATRIX, MEMORY, Families
 from tracelens_graph.analyses.diagnosis.finding import Finding, brief, percent, shown_ms
 from tracelens_graph.analyses.idle.host_states import Clock, ends
-from tracelens_graph.analyses.idle.idle import Cause
+from tracelens_graph.analyses.idle.idle import BETWEEN_STEPS, Cause
 from tracelens_graph.analyses.ops.programs import recorded_executions
 from tracelens_graph.analyses.performance.judged_ops import device_of
 from tracelens_graph.analyses.places.host_times import By, host_span, host_times, thread_name
@@ -180,6 +180,7 @@ HOST_KINDS: Mapping[Cause, str] = {
     Cause.profiler: "host.other",
     Cause.unknown_not_recorded: "host.other",
     Cause.compilation: "host.compilation",
+    **dict.fromkeys(BETWEEN_STEPS, "host.python"),
 }
 _DOING: Mapping[Cause, str] = {
     Cause.data_loader: "for the data loader",
@@ -191,6 +192,11 @@ _DOING: Mapping[Cause, str] = {
     Cause.profiler: "for the profiler",
     Cause.unknown_not_recorded: "for code that was not recorded",
     Cause.compilation: "for programs to be compiled",
+    Cause.detokenise: "for detokenising",
+    Cause.sampling: "for sampling",
+    Cause.prepare: "for inputs to be made",
+    Cause.output: "for results to be handled",
+    Cause.scheduler: "for scheduling",
 }
 _BETWEEN_KINDS: Mapping[str, str] = {"launch": "host.launches", "wait": "host.sync", "unrecorded": "host.other"}
 """Part of the host's work between the steps of a server -> kind of run; all others are Python."""

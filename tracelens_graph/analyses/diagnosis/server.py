@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,14 +10,14 @@ import numpy as np
 from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.account import Account, account_of
 from tracelens_graph.analyses.diagnosis.finding import Finding, Severity, brief, percent, shown_ms
+from tracelens_graph.analyses.idle.between_steps import engine_of
+from tracelens_graph.analyses.serving.costs import step_costs
 from tracelens_graph.analyses.serving.gaps import host_parts_between
 from tracelens_graph.analyses.serving.iterations import BETWEEN, Served, served_in
-from tracelens_graph.analyses.serving.phases import phases, step_costs
-from tracelens_graph.graph.arrays import is_kind
+from tracelens_graph.analyses.serving.phases import phases
 from tracelens_graph.graph.iterations import left_out_of
 from tracelens_graph.graph.user_code import line_names, shown_name
 from tracelens_graph.graph.window import Window
-from tracelens_graph.schema import PYTHON_KINDS
 
 _ASK, _ASK_STEPS = "tracelens-graph ask phases TRACE", "tracelens-graph ask iterations TRACE"
 
@@ -41,10 +39,6 @@ _TOKENS: Mapping[str, str] = {
 }  # fmt: skip
 """Phase -> what its tokens are of."""
 
-_PACKAGES: Mapping[str, str] = {"vllm": "vLLM", "sglang": "SGLang", "atom": "ATOM", "xfuser": "xDiT"}
-_PACKAGE = re.compile(rf"(?:^|/)({'|'.join(_PACKAGES)})/\S+\.py\(")
-"""Packages of engines -> the engines, and how functions of Python of theirs are named."""
-
 _IDLE_TOPICS = {"synchronization", "python", "launches", "unrecorded", "unexplained"}
 """Causes of idle time that the gaps between steps explain better."""
 
@@ -63,7 +57,7 @@ def of_server(w: Window, causes: list[Finding]) -> tuple[list[Finding], list[Fin
     gaps = list(_gaps(account, served))
     explained_ms = sum(float(one.evidence["ms"]) for one in gaps)
     left = [one for one in causes if one.topic not in _IDLE_TOPICS or float(one.evidence["ms"]) > explained_ms]
-    return [_steps(served, rows, costs), *gaps, *_prompts(served, rows), *_padding(rows), *_fixed(costs, served)], left
+    return [_steps(served, rows, costs), *gaps, *_prompts(served, rows), *_padding(rows), *_fixed(costs)], left
 
 
 def _steps(served: Served, rows: Mapping[str, Mapping[str, Any]], costs: Mapping[Any, Mapping[str, Any]]) -> Finding:
@@ -80,23 +74,13 @@ def _steps(served: Served, rows: Mapping[str, Mapping[str, Any]], costs: Mapping
         lead.append(f"{phase} is {' and '.join(top)}" if top else "")
     if prompt := costs.get(("mixed", "context token")) or costs.get(("prefill", "context token")):
         evidence["prompt_token_us"] = prompt["ns"] / 1e3
-    engine = _engine(served)
+    engine = engine_of(served.window.core) or next((one.engine for one in served.batches if one.engine), "")
     text = f"A server's steps{f' ({engine})' if engine else ''}: {'; '.join(texts)}"
     if any(lead):
         text += f". By GPU time {', '.join(filter(None, lead))}"
     return Finding(
         "server", text, {name: value for name, value in evidence.items() if value is not None}, ask_next=_ASK
     )
-
-
-def _engine(served: Served) -> str:
-    """The engine whose files most functions are of, else that of the annotations; empty if neither shows one."""
-    core = served.window.core
-    functions = np.unique(core.columns.name[is_kind(core.columns.kind, PYTHON_KINDS)]).tolist()
-    of_functions = Counter(match[1] for code in functions if (match := _PACKAGE.search(core.names[code])))
-    if of_functions:
-        return _PACKAGES[of_functions.most_common(1)[0][0]]
-    return next((batch.engine for batch in served.batches if batch.engine), "")
 
 
 def _phase_text(phase: str, row: Mapping[str, Any]) -> str:
@@ -125,7 +109,7 @@ def _gaps(account: Account, served: Served) -> Iterator[Finding]:
     parts = host_parts_between(served)
     shares = {part: percent(ns, time) for part, ns in sorted(parts.ns.items(), key=lambda item: -item[1])}
     named = [f"{_PARTS[part][0]} {part_share:.0f} %" for part, part_share in shares.items() if part_share >= 5][:4]
-    due = parts.due[parts.leads]
+    due = parts.due
     is_known = left_out_of(core) is None  # the file of some iterations has little of what the host did between them
     meanwhile = (
         f"What the host did in that time: {', '.join(named)}" if is_known else "The whole trace shows what it did"
@@ -177,17 +161,13 @@ def _padding(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
     yield Finding("server_padding", text, evidence, "minor", ("capture_sizes",), _ASK_STEPS)
 
 
-def _fixed(costs: Mapping[Any, Mapping[str, Any]], served: Served) -> Iterator[Finding]:
+def _fixed(costs: Mapping[Any, Mapping[str, Any]]) -> Iterator[Finding]:
     fixed = costs.get(("decode", "fixed"))
     if fixed is None or not limits.FIXED_PERCENT <= fixed["percent"] <= 100 or fixed["ns"] < 3 * fixed["std_error"]:
         return
-    is_rough = bool(served.of_unknown_size[served.phases == "decode"].any())
-    doubt = (
-        "sizes of its captured graphs are not known" if is_rough else f"standard error {shown_ms(fixed['std_error'])}"
-    )
     text = (
-        f"{'About ' * is_rough}{shown_ms(fixed['ns'])} of a decode step, {fixed['percent']:.0f} % of its GPU time,"
-        f" do not depend on the size of the batch ({doubt})"
+        f"{shown_ms(fixed['ns'])} of a decode step, {fixed['percent']:.0f} % of its GPU time, do not depend on the "
+        f"size of the batch (standard error {shown_ms(fixed['std_error'])})"
     )
     evidence = {
         "fixed_us": fixed["ns"] / 1e3, "std_error_us": fixed["std_error"] / 1e3, "r2": fixed["r2"],

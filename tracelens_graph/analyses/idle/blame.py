@@ -55,7 +55,7 @@ Spent = tuple[Rows, Ns, Ns]
 """Calls, each with those above it; of each its time in gaps outside of the others, and the idle time due to that."""
 
 
-def in_state(calls: Calls, state: int, thread: Codes, start: Ns, end: Ns) -> Spent:
+def in_state(calls: Calls, state: int, thread: Codes, start: Ns, end: Ns, states: Codes | None = None) -> Spent:
     """What threads called while they were in a state, within the stretches of gaps.
 
     Waiting for other threads of a data loader is what these did.
@@ -64,8 +64,9 @@ def in_state(calls: Calls, state: int, thread: Codes, start: Ns, end: Ns) -> Spe
         calls: of the launching threads.
         state: of the threads; see `host_states`.
         thread, start, end: the stretches, ns; those of one thread may overlap.
+        states: of every row of the graph; None for `calls.state`.
     """
-    parts = []
+    states, parts = calls.state if states is None else states, []
     for code, at in positions_by(thread):
         gaps = merge(start[at], end[at])
         if not len(gaps[0]):
@@ -83,7 +84,7 @@ def in_state(calls: Calls, state: int, thread: Codes, start: Ns, end: Ns) -> Spe
                 rows, own = own_time(calls, spans[calls.core.columns.kind[spans] == Kind.Annotation], gaps)
         else:
             rows, own = own_time(calls, rows, gaps)
-            own[calls.state[rows] != state] = 0
+            own[states[rows] != state] = 0
         found = (rows, own, own)
         parts.append(_of_workers(calls, gaps, found) if state == DATA_LOADER else found)
     return together(parts)

@@ -14,6 +14,7 @@ from tracelens_graph.graph.intervals import Intervals, merge
 from tracelens_graph.graph.traversals import ancestors, host_rows, launches_of, least_above, nearest_above
 from tracelens_graph.graph.window import whole_window
 from tracelens_graph.schema import HOST_KINDS, Flag, Kind
+from tracelens_graph.utils.arrays import Codes
 
 ABSENT, DATA_LOADER, PROFILER, SYNCHRONIZATION, COPY_TO_DEVICE, ALLOCATION, LAUNCH, PYTHON, COMPILATION = range(9)
 """States of a thread. ABSENT: nothing is recorded, or the thread waits for others. DATA_LOADER, PROFILER and
@@ -360,20 +361,26 @@ class ThreadStates:
 
 
 class Timelines:
-    """How long threads were in which state, on a clock."""
+    """How long threads were in which state, on a clock.
 
-    def __init__(self, calls: Calls, clock: Clock) -> None:
+    Args:
+        calls, clock: of the threads; the time on which the states are measured.
+        states: of every row of the graph; None for `calls.state`.
+    """
+
+    def __init__(self, calls: Calls, clock: Clock, states: Codes | None = None) -> None:
         core, c = calls.core, calls.core.columns
+        states = calls.state if states is None else states
         parent = c.parent[calls.rows]
-        state = calls.state[calls.rows]
-        above = np.where(parent >= 0, calls.state[parent], np.uint8(ABSENT))
+        state = states[calls.rows]
+        above = np.where(parent >= 0, states[parent], np.uint8(ABSENT))
         change = np.flatnonzero(state != above)
         rows, above = calls.rows[change], above[change]
         start, end = clock(c.start_ns[rows]), clock(calls.nested_ends(rows))
         if not (end > start).all():
             solid = np.flatnonzero(end > start)
             rows, above, start, end = rows[solid], above[solid], start[solid], end[solid]
-        thread, state = c.thread[rows], calls.state[rows]
+        thread, state = c.thread[rows], states[rows]
         self._threads: dict[int, ThreadStates] = {}
         edges = zip(*(np.searchsorted(thread, calls.threads, side).tolist() for side in ("left", "right")), strict=True)
         for code, (first, last) in zip(calls.threads.tolist(), edges, strict=True):

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
+from tracelens_graph.analyses.idle.between_steps import STATES_WITH_WORK, WORK, HostWork, are_between_steps
 from tracelens_graph.analyses.idle.blame import Blamed, Spent, blamed, in_state, in_waits, together
 from tracelens_graph.analyses.idle.host_states import (
     ALLOCATION,
@@ -37,7 +38,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, merge, union_length
 from tracelens_graph.graph.iterations import iterations_of, left_out_of
 from tracelens_graph.graph.traversals import launches_of
-from tracelens_graph.graph.user_code import shown_name
+from tracelens_graph.graph.user_code import line_names, shown_name
 from tracelens_graph.graph.window import Window, whole_window, window_of
 from tracelens_graph.output.files import TOOL
 from tracelens_graph.schema import Kind
@@ -75,6 +76,13 @@ IDLE_CAUSES = TableSchema(
         ),
         "because_uid": Column.uid("that call or frame", heading="because uid", drop_priority=0),
         "because_ms": Column("time of it, and of other calls of its function, in the gaps", "ms", drop_priority=0),
+        "line": Column.text("the user's line of Python that it comes from", "line", drop_priority=2),
+        "between_steps_ms": Column(
+            "part of idle_ms that lies between steps of a server; absent without these",
+            "ms",
+            heading="between steps ms",
+            drop_priority=2,
+        ),
         "meaning": Column.text("the cause in words", "meaning"),
     },
     counts="gap",
@@ -98,6 +106,11 @@ class Cause(IntEnum):
     unknown_not_recorded = 10
     unknown_late_start = 11
     compilation = 12
+    detokenise = 13
+    sampling = 14
+    prepare = 15
+    output = 16
+    scheduler = 17
 
 
 CAUSE_MEANING = {
@@ -114,6 +127,11 @@ CAUSE_MEANING = {
     Cause.unknown_not_recorded: "no known cause: nothing is recorded on the thread that launched next",
     Cause.unknown_late_start: "no known cause: the work began long after its launch",
     Cause.compilation: "the host traced or compiled a program",
+    Cause.detokenise: "between steps of a server the host made texts of tokens",
+    Cause.sampling: "between steps of a server the host was in functions that choose tokens",
+    Cause.prepare: "between steps of a server the host made the inputs of the next one",
+    Cause.output: "between steps of a server the host handled the results of one",
+    Cause.scheduler: "between steps of a server the host chose the requests of the next one",
 }
 
 LONGEST_START_NS = 100_000
@@ -131,8 +149,12 @@ _OF_STATE = {
     Cause.launches: LAUNCH,
     Cause.python: PYTHON,
     Cause.compilation: COMPILATION,
+    **{Cause[work]: STATES + number for number, work in enumerate(WORK)},
 }
-"""Causes that follow from what a thread does."""
+"""Causes that follow from what a thread does; its work between the steps of a server counts there alone."""
+
+BETWEEN_STEPS = tuple(Cause[work] for work in WORK)
+"""Causes that only gaps between the steps of a server have."""
 
 UNKNOWN = (Cause.unknown_no_launch, Cause.unknown_not_recorded, Cause.unknown_late_start)
 """No known cause, and why."""
@@ -179,6 +201,11 @@ def _idle_parts(w: Window) -> Idle:
         return idle
     of, behind = iterations_of(w.core).of, np.append(left_out.behind, False)
     return ended_by(w, idle, ~behind[of[idle.row]] | (of[idle.row] == of[idle.ended]))
+
+
+def leading_causes(idle: Idle) -> Codes:
+    """Of each gap the cause that most of it is due to."""
+    return idle.parts.argmax(axis=0) if len(idle.row) else idle.row
 
 
 def ended_by(w: Window, idle: Idle, chosen: Mask | bool = True) -> Idle:
@@ -263,7 +290,7 @@ def _edges(w: Window, rows: np.ndarray, steps: np.ndarray) -> Idle:
     done = ends(core, steps).max(keepdims=True)
     found = []
     if begin < start:
-        found.append(Idle(begin, start, first, first, first, *_split(w, begin, start, first, first), 0))
+        found.append(Idle(begin, start, first, first, first, *_split(w, begin, start, first, first, first), 0))
     if done > end and not core.info.gpu_ends_early:
         found.append(Idle(end, done, last, last, last, _behind(core, last, end, done), np.array([-1]), 0))
     return joined(found)
@@ -271,7 +298,7 @@ def _edges(w: Window, rows: np.ndarray, steps: np.ndarray) -> Idle:
 
 def _behind(core: Core, last: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
     """Parts by cause of the time behind the last GPU event, by the states of the thread that launched it."""
-    parts, states = np.zeros((len(Cause), 1), np.int64), np.zeros((STATES, 1), np.int64)
+    parts, states = np.zeros((len(Cause), 1), np.int64), np.zeros((STATES_WITH_WORK, 1), np.int64)
     call, calls = core.columns.parent[last], calls_of(core)
     if call >= 0:
         always = Clock((begin[:0], end[:0]))
@@ -294,12 +321,12 @@ def _of_device(w: Window, rows: np.ndarray) -> Idle:
     latest = np.maximum.accumulate(np.where(over == reach, np.arange(len(rows)), 0))
     at = np.flatnonzero(start[1:] > reach[:-1])
     begin, end, row, before, ended = reach[at], start[at + 1], rows[at + 1], rows[at], rows[latest[at]]
-    parts, waited = _split(w, begin, end, row, before)
+    parts, waited = _split(w, begin, end, row, before, ended)
     return Idle(begin, end, row, before, ended, parts, waited, int(reach[-1] - start[0]))
 
 
 def _split(
-    w: Window, begin: np.ndarray, end: np.ndarray, row: np.ndarray, before: np.ndarray
+    w: Window, begin: np.ndarray, end: np.ndarray, row: np.ndarray, before: np.ndarray, ended: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Parts of the gaps of one device by cause, and the waiting calls in which they began.
 
@@ -313,7 +340,9 @@ def _split(
     Where the call had returned before 100, the gap is queued, unknown if longer than 20 us.
 
     Of the first part, what a synchronising call that was under way at 100 lasted is due to that call. Time in which the
-    device ran what is not in the window is cut out beforehand by the clock.
+    device ran what is not in the window is cut out beforehand by the clock. Between the steps of a server what the
+    thread of the launch does counts throughout, its work by the function that it is in: such gaps always begin as the
+    host waits for what the step computed, which says nothing of them.
     """
     core, c, calls = w.core, w.core.columns, calls_of(w.core)
     parts = np.zeros((len(Cause), len(begin)), np.int64)
@@ -328,15 +357,24 @@ def _split(
     # Launches before the gap leave no part of it to the host; clocks may even show them behind its end.
     launched = np.clip(c.start_ns[call], first, last)
     states, waited[linked] = _before_launch(calls, clock, own, other, first, launched)
-
+    at_work = np.zeros(len(call), bool)
+    if len(between := np.flatnonzero(are_between_steps(core, row[linked], ended[linked]))):
+        work = host_work_of(core)
+        spent = np.zeros((STATES_WITH_WORK, len(between)), np.int64)
+        work.timelines(clock).add_spent(own[between], clock(first[between]), clock(launched[between]), spent)
+        states[:, between], waited[linked[between]] = spent, -1
+        at_work[between] = work.state[call[between]] >= STATES
     released = np.clip(returned, launched, last)
     in_call, to_start = clock(released) - clock(launched), clock(last) - clock(released)
     copying = calls.state[call] == COPY_TO_DEVICE
     queued = returned <= first
     late = to_start > np.where(queued, LONGEST_BETWEEN_NS, LONGEST_START_NS)
     queued &= ~late
-    states[COPY_TO_DEVICE] += in_call * copying
-    states[LAUNCH] += in_call * ~copying + to_start * ~(late | queued)
+    if at_work.any():
+        of = np.flatnonzero(at_work)
+        states[host_work_of(core).state[call[of]], of] += in_call[of]
+    states[COPY_TO_DEVICE] += in_call * (copying & ~at_work)
+    states[LAUNCH] += in_call * ~(copying | at_work) + to_start * ~(late | queued)
     for cause, state in _OF_STATE.items():
         parts[cause, linked] = states[state]
     parts[Cause.queued, linked] = to_start * queued
@@ -371,7 +409,7 @@ def _before_launch(
     free = start.copy()
     lead = _lost_lead(calls.state[call[waits]], calls.core.columns.dur_ns[call[waits]], (launched - first)[waits])
     free[waits] = clock(np.minimum(first[waits] + lead, launched[waits]))
-    states = np.zeros((STATES, len(first)), np.int64)
+    states = np.zeros((STATES_WITH_WORK, len(first)), np.int64)
     threads.add_spent(at_work, start, free, states)
     # What the host had lost of its lead is due to the call, unless data were loaded or the profiler was at work.
     states[[state for state in range(STATES) if state not in calls.spans]] = 0
@@ -415,6 +453,15 @@ def _calls(everything: Window) -> Calls:
     return Calls(everything.core)
 
 
+def host_work_of(core: Core) -> HostWork:
+    """What those threads do between the steps of a server."""
+    return core.once(_host_work)
+
+
+def _host_work(core: Core) -> HostWork:
+    return HostWork(calls_of(core))
+
+
 def _outside(w: Window, rows: np.ndarray) -> Intervals:
     """When the device of some GPU events of the window ran what is not in the window."""
     core, c, every = w.core, w.core.columns, w.core.gpu_rows
@@ -449,6 +496,7 @@ def idle_causes(g: Core | Window) -> Table:
     sums = idle.parts.sum(axis=1)
     total = int(sums.sum())
     records: list[dict[str, Any]] = []
+    between = are_between_steps(w.core, idle.row, idle.ended)
     for number in sorted(np.flatnonzero(sums).tolist(), key=lambda n: (n in UNKNOWN, -sums[n])):
         cause, part, time = Cause(number), idle.parts[number], int(sums[number])
         longest = int(part.argmax())
@@ -466,6 +514,8 @@ def idle_causes(g: Core | Window) -> Table:
             "because": shown_name(w.core, because) if because >= 0 else "",
             "because_uid": int(c.uid[because]) if because >= 0 else None,
             "because_ms": found.ns / 1e6 if because >= 0 else None,
+            "line": line_names(w, np.array([because]))[0] or None if because >= 0 else None,
+            "between_steps_ms": int(part[between].sum()) / 1e6 if between.any() else None,
             "meaning": CAUSE_MEANING[cause],
         })  # fmt: skip
     notes = unlinked_notes(w, left_out=False)
@@ -508,6 +558,13 @@ def spent_in(core: Core, idle: Idle, gaps: Rows, causes: Sequence[Cause]) -> Spe
     for cause in causes:
         if cause in _OF_STATE:
             state, at = _OF_STATE[cause], gaps[idle.parts[cause, gaps] > 0]
+            between = are_between_steps(core, idle.row[at], idle.ended[at])
+            if between.any():
+                stretches = _up_to_launch(core, idle, at[between])
+                spent.append(in_state(calls, state, *stretches, host_work_of(core).state))
+                at = at[~between]
+            if not len(at):
+                continue
             wait = idle.waited[at]
             waits = (wait >= 0) & (calls.state[wait] == state)
             held = at[waits]
@@ -523,10 +580,8 @@ def _stretches(calls: Calls, idle: Idle, gaps: Rows, state: int) -> tuple[Codes,
     first is looked at up to the end of its launch, where that is in the gap.
     """
     c = calls.core.columns
-    start, end = idle.start[gaps], idle.end[gaps]
     call, before = launches_of(c, idle.row[gaps]), launches_of(c, idle.before[gaps])
-    returned = np.where(call >= 0, ends(calls.core, call), end)
-    end = np.where(returned > start, np.minimum(returned, end), end)
+    _, start, end = _up_to_launch(calls.core, idle, gaps)
     chosen = np.full(len(gaps), -1, np.int64)
     always = calls.timelines(Clock((start[:0], start[:0])))
     for launch in (call, before, None):
@@ -536,3 +591,11 @@ def _stretches(calls: Calls, idle: Idle, gaps: Rows, state: int) -> tuple[Codes,
         chosen[left] = thread[left]
     known = chosen >= 0
     return chosen[known], start[known], end[known]
+
+
+def _up_to_launch(core: Core, idle: Idle, gaps: Rows) -> tuple[Codes, Ns, Ns]:
+    """For each gap the thread of the launch that ends it, -1 for none, and the gap up to the end of that launch."""
+    start, end, call = idle.start[gaps], idle.end[gaps], launches_of(core.columns, idle.row[gaps])
+    returned = np.where(call >= 0, ends(core, call), end)
+    end = np.where(returned > start, np.minimum(returned, end), end)
+    return np.where(call >= 0, core.columns.thread[call], -1), start, end

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tracelens_graph.analyses.idle.host_states import ends
-from tracelens_graph.analyses.idle.idle import Cause, Idle, calls_of, culprit, idle_parts
+from tracelens_graph.analyses.idle.idle import Cause, Idle, calls_of, culprit, idle_parts, leading_causes
 from tracelens_graph.analyses.shared.gpu_work import names_of
 from tracelens_graph.analyses.shared.grouping import Cells, first_rows
 from tracelens_graph.graph.core import Core
@@ -26,6 +26,7 @@ IDLE_GAPS = TableSchema(
         "device": Column("index of the device", drop_priority=0),
         "gap_start_ms": Column.moment("start of the gap, as Perfetto UI shows it", "ms"),
         "gap_us": Column("its length", "us", drop_priority=0),
+        "cause": Column.text("what most of it is due to, as in `idle_causes`", drop_priority=1),
         "next": Column.text("the GPU event that ends it"),
         "next_uid": Column.uid("that GPU event", drop_priority=0),
         "launch": Column.text(
@@ -87,11 +88,12 @@ def idle_gaps(g: Core | Window, device: int | None = None, min_us: float = 1, to
     shown, notes = first_rows(shown, top)
     start, end, row = idle.start[shown], idle.end[shown], idle.row[shown]
     launch = launches_of(c, row)
-    linked = launch >= 0
+    linked, leading = launch >= 0, leading_causes(idle)[shown]
     columns: dict[str, Cells] = {
         "device": [number if number != -1 else None for number in c.device[row].tolist()],
         "gap_start_ms": core.info.shown_ms(start),
         "gap_us": length[shown] / 1e3,
+        "cause": [Cause(number).name for number in leading.tolist()],
         "next": names_of(core, row),
         "next_uid": c.uid[row],
         "launch": names_of(core, launch),
@@ -102,8 +104,7 @@ def idle_gaps(g: Core | Window, device: int | None = None, min_us: float = 1, to
         columns[what] = names_of(core, at)
         columns[f"{what}_us"] = [ns / 1e3 if found >= 0 else None for found, ns in zip(at, part.tolist(), strict=True)]
     found = [
-        culprit(core, idle, gap, Cause(cause))
-        for gap, cause in zip(shown.tolist(), idle.parts[:, shown].argmax(axis=0).tolist(), strict=True)
+        culprit(core, idle, gap, Cause(cause)) for gap, cause in zip(shown.tolist(), leading.tolist(), strict=True)
     ]
     because = np.array([one for one, _ in found], np.int64)
     columns["because"] = [shown_name(core, one) if one >= 0 else None for one in because.tolist()]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelens_graph.analyses.idle.host_states import ends
-from tracelens_graph.analyses.idle.idle import Cause, idle_causes, idle_parts
+from tracelens_graph.analyses.idle.idle import BETWEEN_STEPS, Cause, idle_causes, idle_parts
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
@@ -103,6 +103,7 @@ _OF_CAUSE = {
     Cause.allocation: Part.host_bound,
     Cause.python: Part.host_bound,
     Cause.compilation: Part.host_bound,
+    **dict.fromkeys(BETWEEN_STEPS, Part.host_bound),
     Cause.outside: Part.outside_window,
 }
 """Cause of idle time -> its part; of others the part is `other_idle`."""

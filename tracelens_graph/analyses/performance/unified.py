@@ -129,12 +129,12 @@ def context_of(core: Core, row: int, model: OpModel) -> CallContext:
         texts.append(core.names[c.name[over]])
         over = int(core.annotation[over])
     forward = autograd_of(core).forward_of(row) if "Backward" in core.names[c.name[row]] else []
-    first = int(_inside(core, np.array([row]), model.inside)[0])
+    first = {name: int(_inside(core, np.array([row]), name)[0]) for name in model.inside}
     return CallContext(
         kernels,
         "\n".join(texts),
         arguments_of(core, forward[0]) if forward else None,
-        (core.names[c.name[first]], arguments_of(core, first)) if first >= 0 else None,
+        {name: arguments_of(core, below) for name, below in first.items() if below >= 0},
         _grids(core, int(_whole(core, np.array([row]))[0])) if model.grids else (),
     )
 
@@ -165,9 +165,9 @@ def _whole(core: Core, rows: np.ndarray) -> np.ndarray:
     return np.where(above >= 0, above, rows)
 
 
-def _inside(core: Core, rows: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
-    """The first op of some names below each call, -1 for none."""
-    wanted = core.once(_ops_called, names)
+def _inside(core: Core, rows: np.ndarray, name: str) -> np.ndarray:
+    """The first op of a name below each call, -1 for none."""
+    wanted = core.once(_ops_called, (name,))
     if not len(wanted) or not len(rows):
         return np.full(len(rows), -1)
     whole = _whole(core, rows)
@@ -188,8 +188,9 @@ def _inside_code(core: Core, rows: np.ndarray, models: dict[int, OpModel | None]
     for code, model in models.items():
         if model is not None and model.inside:
             at = np.flatnonzero(c.name[rows] == code)
-            first = _inside(core, rows[at], model.inside)
-            codes[at] = np.where(first >= 0, c.argset[first] + 2, 0)
+            for name in model.inside:
+                first = _inside(core, rows[at], name)
+                codes[at], _ = group_by(codes[at], np.where(first >= 0, c.argset[first] + 2, 0))
     return codes
 
 

@@ -214,18 +214,29 @@ class Figures:
 
         Place of the rank among the ranks, -1 where several came last; and ns.
         """
-        return held_up_by(self.matched, self.matched.start_ns)
+        return held_up_by(self.matched, self.later_ns)
+
+    @cached_property
+    def later_ns(self) -> tuple[np.ndarray, Ns]:
+        """Matched parts by collective and start, and how much later each came than the median of those before it."""
+        return later_by(self.matched, self.matched.start_ns)
 
 
-def held_up_by(m: MatchedCollectives, start_ns: Ns) -> tuple[np.ndarray, np.ndarray]:
-    """As `Figures.held_up_ns`, if parts of collectives started at these moments."""
-    # Of several that come last the one of the smallest rank is behind the others.
+def later_by(m: MatchedCollectives, start_ns: Ns) -> tuple[np.ndarray, Ns]:
+    """As `Figures.later_ns`, if parts of collectives started at these moments."""
+    # Of several that come together the one of the smallest rank is behind the others.
     order = m.order[np.lexsort((-np.arange(len(m.order)), start_ns[m.order], m.number[m.order]))]
-    # The middle of all but the last one.
-    low, high = (start_ns[order[m.first + (m.count - 1 - up) // 2]] for up in (1, 0))
-    last = m.reduced(np.maximum, start_ns)
-    later = (2 * last - low - high) // 2
-    return np.where(later > 0, m.trace[order[m.first + m.count - 1]], -1), later
+    first = np.repeat(m.first, m.count)
+    place = np.arange(len(order)) - first
+    low, high = (start_ns[order[first + np.maximum(place - up, 0) // 2]] for up in (1, 0))
+    return order, (2 * start_ns[order] - low - high) // 2
+
+
+def held_up_by(m: MatchedCollectives, later: tuple[np.ndarray, Ns]) -> tuple[np.ndarray, Ns]:
+    """As `Figures.held_up_ns`, of parts and how late they came."""
+    at = m.first + m.count - 1
+    part, later_ns = later[0][at], later[1][at]
+    return np.where(later_ns > 0, m.trace[part], -1), later_ns
 
 
 def known(values: np.ndarray) -> list[float | None]:

@@ -14,7 +14,7 @@ from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollective
 from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
 from tracelens_graph.analyses.ranks.rank_tables import balance_table, rank_steps, times_table
 from tracelens_graph.analyses.stragglers.late_causes import late_arrivals, late_ranks
-from tracelens_graph.analyses.stragglers.lateness import Lateness, lateness, why_late
+from tracelens_graph.analyses.stragglers.lateness import Lateness, culprits_table, lateness
 from tracelens_graph.analyses.stragglers.reasons import OTHERS, UNNAMED
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
@@ -27,7 +27,7 @@ TABLES = (
     "unmatched_collectives",
 )  # fmt: skip
 """Tables for which lean graphs suffice."""
-LATE_TABLES = ("late_ranks", "late_arrivals")
+LATE_TABLES = ("culprits", "late_ranks", "late_arrivals")
 """Tables that need whole graphs."""
 
 
@@ -66,19 +66,10 @@ class Job:
 
     @cached_property
     def lateness(self) -> Lateness | None:
-        """Which rank the others wait for; None for a single trace, or where nothing is shared."""
-        late = self.table("late_ranks") if self._whole is not None and len(self.matched) else None
-        blamed = () if late is None else zip(late["trace"], late["reason"], strict=True)
-        return lateness(
-            self.figures, frozenset(name for name, why in blamed if why not in UNNAMED), self.links.delay_ns
-        )
-
-    @property
-    def why_late(self) -> str:
-        """Why that rank is late, as one line; empty if none is, or where graphs are lean, and no trace tells why."""
-        if self._whole is None or self.lateness is None or self.lateness.late is None:
-            return ""
-        return why_late(self.table("late_ranks"), self.figures, self.lateness.late)
+        """Who makes the others wait; None for a single trace, or where nothing is shared."""
+        is_known = self._whole is not None and len(self.matched) > 0
+        arrivals = self.table("late_arrivals").records() if is_known else None
+        return lateness(self.figures, arrivals, self.links.delay_ns)
 
     @property
     def repairable(self) -> int | None:
@@ -105,6 +96,7 @@ class Job:
         why: dict[str, Callable[[], Table]] = {}
         if (whole := self._whole) is not None:
             why = {
+                "culprits": lambda: culprits_table(self.lateness, self.matched),
                 "late_ranks": lambda: late_ranks(self.table("late_arrivals"), self.figures),
                 "late_arrivals": lambda: self._late_arrivals(whole),
             }

@@ -177,6 +177,11 @@ class Links:
         found = [link for key in sorted(alike) for link in self._compared(key, alike[key])]
         return self._consistent(found)
 
+    @cached_property
+    def by_collective(self) -> Mapping[int, Link]:
+        """Number of a collective -> its link, with messages of its size."""
+        return {at: one for one in self.all for at in one.collectives.tolist()}
+
     def _compared(self, alike: _Alike, of_links: Mapping[tuple[int, ...], Sequence[int]]) -> Iterator[Link]:
         """The links of one kind and size, each against the others."""
         numbers = [np.array(some) for some in of_links.values()]

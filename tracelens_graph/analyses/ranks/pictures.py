@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.ranks.job import Job
+from tracelens_graph.analyses.ranks.links import Link
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
 from tracelens_graph.graph.intervals import Intervals, merge
@@ -168,7 +169,8 @@ class BandwidthPoints:
     """Collectives with known bandwidth and size.
 
     Attributes:
-        kinds: kind -> rows of `rank_collectives`, the kind with the most collectives first.
+        kinds: kind -> rows of `rank_collectives`, the kind with most collectives first. Each has its `link`, how many
+            `times_slower` that is than others of equal kind and size, and whether it `is_slow`.
         peaks: rates of the links, GB/s, the greatest first.
         device: name of the device of these links, None where not known.
         notes: what is not shown, and why.
@@ -201,7 +203,12 @@ class BandwidthPoints:
             kind: [] for kind, _ in Counter(row["kind"] for row in known).most_common()
         }
         for row in shown:
-            kinds[row["kind"]].append(row)
+            link = job.links.by_collective.get(row["collective"])
+            about: dict[str, Any] = {"link": None, "times_slower": None, "is_slow": False}
+            if link is not None:
+                factor = link.factor if link.others else None
+                about = {"link": job.links.name_of(link), "times_slower": factor, "is_slow": link.is_slow}
+            kinds[row["kind"]].append(row | about)
         peaks = sorted({row["peak_gb_s"] for row in known if _positive(row["peak_gb_s"])}, reverse=True)
         device = job.figures.architecture
         return cls({kind: of for kind, of in kinds.items() if of}, peaks, device.name if device else None, notes)
@@ -209,6 +216,52 @@ class BandwidthPoints:
 
 def _positive(value: float | None) -> bool:
     return value is not None and math.isfinite(value) and value > 0
+
+
+MOST_PAIRED = 64
+"""Ranks of which pairs are shown."""
+
+
+@dataclass(frozen=True, eq=False)
+class PairMatrix:
+    """Bandwidth from rank to rank: of the size of message that moved most between two ranks.
+
+    Attributes:
+        ranks: places of the ranks in the job, that send (rows) and receive (columns).
+        pairs: row, column and link of each pair.
+        notes: what is not shown.
+    """
+
+    ranks: list[int]
+    pairs: list[tuple[int, int, Link]]
+    notes: list[str]
+
+    @classmethod
+    def of(cls, job: Job) -> PairMatrix:
+        """That of a job; without sends it has no ranks."""
+        moved: dict[tuple[int, ...], Link] = {}
+        for one in sorted((link for link in job.links.all if link.is_pair), key=_moved):
+            moved[one.places] = one
+        weight = np.zeros(len(job.matched.ranks))
+        for places, one in moved.items():
+            weight[list(places)] += max(one.excess_ns, 0.0) if one.is_slow else 0.0
+        numbers = [(rank.rank is None, rank.rank or 0) for rank in job.matched.ranks]
+        senders = {place for places in moved for place in places}
+        there = np.array(sorted(senders, key=lambda place: (*numbers[place], place)), np.int64)
+        ranks = there[chosen(weight[there], MOST_PAIRED)].tolist()
+        row = {place: at for at, place in enumerate(ranks)}
+        pairs = [(row[a], row[b], one) for (a, b), one in moved.items() if a in row and b in row]
+        notes = []
+        if len(ranks) < len(there):
+            notes.append(
+                f"{len(ranks):,} of {len(there):,} ranks that send are drawn: those with slow links, and others at"
+                " equal distances"
+            )
+        return cls(ranks, pairs, notes)
+
+
+def _moved(link: Link) -> float:
+    return link.size * len(link.collectives)
 
 
 MOST_LANES = 48

@@ -191,6 +191,7 @@ class RankCollectives:
         gpu: when its GPUs were at work.
         properties: what the trace tells of its devices.
         part: what part of the trace was looked at; empty for all of it.
+        damage: what of its file was repaired or lost; empty if it is sound.
         switch: what the names of hosts at one switch share, None where not known.
     """
 
@@ -207,6 +208,7 @@ class RankCollectives:
     gpu: GpuTime = field(default_factory=GpuTime)
     properties: tuple[Mapping[str, Any], ...] = ()
     part: str = ""
+    damage: str = ""
     switch: str | None = None
 
     @property
@@ -255,6 +257,7 @@ class RankCollectives:
             GpuTime.of(w),
             tuple(properties) if isinstance(properties, list) else (),
             w.title,
+            info.damage,
             switch_of(trace),
         )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.idle.idle import Cause, idle_parts
+from tracelens_graph.analyses.idle.idle import Cause, idle_parts, leading_causes
 from tracelens_graph.analyses.idle.idle_gaps import HOST_PARTS, gap_order, host_parts
 from tracelens_graph.analyses.memory.blocks import blocks_of, whose_work
 from tracelens_graph.analyses.memory.instants import NO_VALUE, Instants, instants_of
@@ -281,7 +281,7 @@ def add_gaps(context: Context, core: Core) -> None:
     for one in np.unique(device).tolist():
         of_device = device == one
         on_device[of_device] = np.arange(1, of_device.sum() + 1)
-    causes = idle.parts[:, order].argmax(axis=0) if len(order) else order
+    causes = leading_causes(idle)[order]
     found = host_parts(core, row, start, end)
     numbers = np.arange(len(row))
     first = len(context.nodes)

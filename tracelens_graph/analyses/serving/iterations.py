@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tracelens_graph.analyses.idle.idle import Idle, behind_cut_off_work, idle_parts
+from tracelens_graph.analyses.idle.idle import Cause, Idle, behind_cut_off_work, idle_parts, leading_causes
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.analyses.timeline.steps import on_device
 from tracelens_graph.analyses.timeline.timeline import times_by_group, unlinked_notes
@@ -26,7 +26,7 @@ from tracelens_graph.graph.window import Window, narrow, window_of
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
-from tracelens_graph.utils.arrays import Mask, Ns
+from tracelens_graph.utils.arrays import Mask, Ns, Rows
 
 TOKENS_PER_S = Column("tokens of prompts and answers by device_ms", "1/s", heading="tokens/s", drop_priority=0)
 
@@ -61,6 +61,9 @@ ITERATIONS = TableSchema(
         "idle_ms": Column("part of device_ms in which no GPU event runs", "ms", heading="idle ms", drop_priority=0),
         "gap_ms": Column(
             "idle time of the GPU between work of another iteration, or of none, and its own", "ms", heading="gap ms"
+        ),
+        "gap_cause": Column.text(
+            "what most of the longest of these gaps is due to, as in `idle_causes`", "gap due to", drop_priority=1
         ),
         "host_gap_ms": Column(
             "time on the host from the end of the iteration before it, of its process, to its start", "ms",
@@ -215,11 +218,35 @@ class Served:
     @cached_property
     def gap_ns(self) -> Ns:
         """Idle time of the GPU before the work of each, and of those events that are in none."""
+        return self._idle_before(self.between)
+
+    @cached_property
+    def inside_ns(self) -> Ns:
+        """Idle time of the GPU between events of each."""
+        return self._idle_before(self.window.holds(self.idle.row) & ~self.between)
+
+    def _idle_before(self, gaps: Mask) -> Ns:
+        """Length of some gaps by the iteration of the event that ends them."""
+        idle = self.idle
+        of = self._place[self.found.of[idle.row]][gaps]
+        return sum_by_group(of, (idle.end - idle.start)[gaps], len(self) + 1)
+
+    @cached_property
+    def gap_causes(self) -> list[str | None]:
+        """What the longest gap before the work of each is mostly due to, and before those events that are in none."""
+        at, idle = np.flatnonzero(self.between), self.idle
+        of = self._place[self.found.of[idle.row[at]]]
+        causes, found = leading_causes(idle), np.full(len(self) + 1, -1)
+        shortest_first = np.lexsort((-idle.start[at], (idle.end - idle.start)[at]))
+        found[of[shortest_first]] = causes[at[shortest_first]]
+        return [Cause(cause).name if cause >= 0 else None for cause in found.tolist()]
+
+    @cached_property
+    def _place(self) -> Rows:
+        """Of each iteration of the graph its place among these; the number of these for others, and for none."""
         place = np.full(len(self.found) + 1, len(self))
         place[self.numbers] = np.arange(len(self))
-        idle = self.idle
-        gaps = place[self.found.of[idle.row]][self.between]
-        return sum_by_group(gaps, (idle.end - idle.start)[self.between], len(self) + 1)
+        return place
 
     def _of_timed(self, values: Ns) -> Ns:
         """Of values of the iterations that are measured those of these; 0 where none of its work is."""
@@ -306,6 +333,7 @@ def iterations(g: Core | Window) -> Table:
         "gpu_sum_ms": sum_by_group(served.group, c.dur_ns[gpu], count) / 1e6,
         "busy_ms": served.busy_ns / 1e6,
         "gap_ms": served.gap_ns / 1e6,
+        "gap_cause": served.gap_causes,
         "uid": [*c.uid[rows].tolist(), None],
     }
     shown = np.arange(count if columns["gpu_events"][-1] else count - 1)

@@ -1,8 +1,7 @@
-"""The steps of a server summed up: by phase, in its steady state, and what a step costs by what is in it."""
+"""The steps of a server summed up: by phase, and in its steady state."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -20,7 +19,6 @@ from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
-from tracelens_graph.utils.arrays import Mask
 
 PHASE_TABLE = TableSchema(
     "phases",
@@ -83,27 +81,6 @@ STEADY_STATE = TableSchema(
     ordered=True,
     counts="iteration",
 )
-
-STEP_COSTS = TableSchema(
-    "step_costs",
-    "What a step of a server costs at least, and per token, request and token of context.",
-    {
-        "phase": Column.key("phase of the iterations; all for those of every phase", "phase"),
-        "term": Column.key(
-            "fixed, or what each further one of it costs; a generation token is a place of the captured batch, empty "
-            "ones included, where its size is known",
-            "per",
-        ),
-        "ns": Column("least-squares estimate of the time in which its GPU events run", "ns", heading="ns"),
-        "std_error": Column("its standard error", "ns", heading="std. error ns"),
-        "mean": Column("mean of that number over the iterations", "", heading="mean of it"),
-        "percent": Column("share of the mean time: the estimate times that mean", "%", heading="% of GPU time"),
-        "iterations": Column.count("iterations that it is estimated from", "iterations"),
-        "r2": Column("share of the variance of the times that all terms of the phase explain", "", heading="R2"),
-    },
-    counts="iteration",
-)
-
 
 _NAMED = 3
 """How many categories of kernels a phase names."""
@@ -287,118 +264,3 @@ def steady_state(g: Core | Window, num_steps: int = WINDOW) -> Table:
             "device_ms": device / 1e6, "tokens_per_s": _rate(_sum(served.tokens[inside]) * 1e9, device),
         })  # fmt: skip
     return STEADY_STATE.of_records(records, title, [] if records else no_iterations(w))
-
-
-# --- what a step costs -----------------------------------------------------------------------------------------------
-
-_FEWEST = 8
-_ALIKE = 0.98
-"""Share of the variance of a number that others explain, from which on their costs cannot be separated."""
-
-
-def step_costs(g: Core | Window) -> Table:
-    """Fixed cost of a step, and cost of each token, request and token of context, by phase: least squares.
-
-    The time in which GPU events of a step run is explained by tokens of prompts, tokens of answers (empty places of a
-    captured batch count as such, where they are known), tokens that are attended to (keys) and requests. What the GPU
-    waits for the host comes on top; `phases` has it. A number that hardly varies, or that others explain to 98 %, is
-    left out, and a note says so: the data do not show what it costs. So is one whose cost comes out below 0. Graphs of
-    unknown captured sizes make costs a stair, whose steps no standard error shows; a note says so. Phases with few
-    steps, less than 8 or than three for each term, say nothing.
-
-    Args:
-        g: the graph, or a window of it.
-    """
-    w = window_of(g)
-    served = served_in(w)
-    title = w.titled("What a step of a server costs")
-    if not len(served):
-        return STEP_COSTS.empty(title, no_iterations(w))
-    records: list[dict[str, Any]] = []
-    notes: list[str] = []
-    for phase in (*PHASES, "all"):
-        steps = (served.busy_ns[:-1] > 0) & ((served.phases == phase) | (phase == "all"))
-        if phase == "all" and len({record["phase"] for record in records}) == 1 == len(set(served.phases.tolist())):
-            continue
-        fit = costs_of(served, steps)
-        records += [{"phase": phase, **line} for line in fit.lines]
-        notes += [f"{phase}: {note}" for note in fit.notes if steps.any()]
-    return STEP_COSTS.of_records(records, title, notes)
-
-
-@dataclass(frozen=True)
-class Fit:
-    """What a least-squares fit says: a line for each term, and what it cannot say."""
-
-    lines: list[dict[str, Any]]
-    notes: list[str]
-
-
-def costs_of(served: Served, steps: Mask) -> Fit:
-    """What some steps cost, by what is in them."""
-    y = served.busy_ns[:-1][steps].astype(float)
-    places = served.generation_tokens + np.nan_to_num(served.padding)
-    terms: Mapping[str, np.ndarray] = {
-        "context token": served.context_tokens[steps], "generation token": places[steps],
-        "key": served.keys[steps], "request": served.requests[steps],
-    }  # fmt: skip
-    terms = {name: values for name, values in terms.items() if np.isfinite(values).all()}
-    if len(y) < _FEWEST:
-        return Fit([], [f"{len(y)} steps are too few to separate costs"])
-    kept: dict[str, np.ndarray] = {}
-    notes = []
-    for name, values in terms.items():
-        if len(y) < 3 * (len(kept) + 2):
-            notes.append(f"too few steps for the cost of a {name}")
-        elif np.ptp(values) <= 1e-3 * np.abs(values).max():
-            if values.any():
-                notes.append(f"the number of {name}s hardly varies, so its cost is part of the fixed one")
-        elif _explained(kept, values) > _ALIKE:
-            notes.append(f"the number of {name}s follows from those of the terms, so its cost is in theirs")
-        else:
-            kept[name] = values
-    while kept:
-        lines = list(_lines(kept, y))
-        least = min(lines[1:], key=lambda line: line["ns"] / max(line["std_error"], 1e-9))
-        if least["ns"] >= 0:
-            break
-        notes.append(f"the cost of a {least['term']} comes out below 0, so it is left out")
-        del kept[least["term"]]
-    if not kept:
-        return Fit([], [*notes, "no number varies enough to separate costs"])
-    if (rough := int(np.count_nonzero(served.of_unknown_size[steps]))) > 0:
-        notes.append(
-            f"{rough:,} steps replay graphs of unknown captured sizes, whose empty places cost as much as others: "
-            "costs are less certain than their standard errors; captures that are joined say the sizes (--capture)"
-        )
-    return Fit(lines, notes)
-
-
-def _solved(columns: Mapping[str, np.ndarray], y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Least squares with a constant: coefficients, residuals, and the matrix, whose columns are scaled to 1."""
-    matrix = np.column_stack([np.ones(len(y)), *(values / np.abs(values).max() for values in columns.values())])
-    coefficients = np.linalg.lstsq(matrix, y, rcond=None)[0]
-    return coefficients, y - matrix @ coefficients, matrix
-
-
-def _explained(columns: Mapping[str, np.ndarray], y: np.ndarray) -> float:
-    residual = _solved(columns, y)[1]
-    return 1 - float(residual @ residual) / float(((y - y.mean()) ** 2).sum())
-
-
-def _lines(columns: Mapping[str, np.ndarray], y: np.ndarray) -> Iterator[dict[str, Any]]:
-    coefficients, residual, matrix = _solved(columns, y)
-    spread = float(((y - y.mean()) ** 2).sum())
-    variance = float(residual @ residual) / (len(y) - len(coefficients))
-    errors = np.sqrt(np.maximum(np.diag(np.linalg.pinv(matrix.T @ matrix)) * variance, 0))
-    scales = [1.0, *(float(np.abs(values).max()) for values in columns.values())]
-    means = [np.nan, *(float(values.mean()) for values in columns.values())]
-    for name, estimate, error, scale, mean in zip(
-        ("fixed", *columns), coefficients.tolist(), errors.tolist(), scales, means, strict=True
-    ):
-        times = 1.0 if np.isnan(mean) else mean
-        yield {
-            "term": name, "ns": estimate / scale, "std_error": error / scale, "mean": mean,
-            "percent": 100 * _rate(estimate / scale * times, float(y.mean())), "iterations": len(y),
-            "r2": 1 - float(residual @ residual) / spread if spread else np.nan,
-        }  # fmt: skip

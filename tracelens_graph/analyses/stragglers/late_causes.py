@@ -7,7 +7,7 @@ same program, so the reason is the difference to the same stretch on the rank wi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,12 @@ from tracelens_graph.analyses.diagnosis.finding import percent
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.shared.grouping import first_rows
-from tracelens_graph.analyses.stragglers.lateness import DELAYS_ADD_UP
+from tracelens_graph.analyses.stragglers.lateness import DELAYS_ADD_UP, chance_ns
 from tracelens_graph.analyses.stragglers.reasons import (
     EARLIER,
     EVEN,
     EVEN_NS,
+    OTHERS,
     UNKNOWN,
     UNNAMED,
     Reason,
@@ -40,10 +41,10 @@ LATE_ARRIVALS = TableSchema(
         "collective": Column.key("number of the collective, by first start", heading="#"),
         "kind": Column.text("kind of collective", heading="kind"),
         "step": Column("number of the step in which most ranks launched it; absent outside of steps", heading="step"),
-        "trace": Column.text("name of the trace of the rank that came last"),
+        "trace": Column.text("name of the trace of the rank that came last, or late beside it"),
         "rank": Column("number of that rank; absent where not recorded", heading="rank", drop_priority=0),
         "late_us": Column(
-            "how much later it came than the median of the others", "us", heading="late us", drop_priority=0
+            "how much later it came than the median of those before it", "us", heading="late us", drop_priority=0
         ),
         "new_us": Column.total("the part of it that was not there at the collective before", "us", heading="new us"),
         "reason": Column.text("one word for the reason: see the docs", heading="reason", drop_priority=0),
@@ -52,7 +53,7 @@ LATE_ARRIVALS = TableSchema(
         ),
         "evidence": Column.text("its time against that of the median rank"),
         "median_trace": Column.text("name of the trace of the rank with the median start, which it is compared with"),
-        "key": Column.text("key of the collective on the rank that came last"),
+        "key": Column.text("key of the collective on the late rank"),
         "uid": Column.instance(
             "the call or GPU event on the late rank with most of the difference; without one, its kernel"
         ),
@@ -67,12 +68,13 @@ LATE_RANKS = TableSchema(
         "rank": Column("number of the rank; absent where not recorded", heading="rank", drop_priority=0),
         "kind": Column.key("kind of collective", "kind"),
         "times_late": Column.count(
-            "collectives of the kind to which it came last, and later than ranks differ anyhow", heading="late"
+            "collectives of the kind to which it came last, or late beside the last, later than ranks differ anyhow",
+            heading="late",
         ),
         "collectives": Column("collectives of the kind that it took part in together with others", heading="of"),
         "percent_late": Column("share of these to which it came late", "%", heading="% late"),
         "median_late_us": Column(
-            "median of how much later than the median of the others it came",
+            "median of how much later than the median of those before it came",
             "us",
             Role.spread,
             heading="median late us",
@@ -100,7 +102,7 @@ MOST_EXPLAINED = 2_000
 
 
 def late_arrivals(figures: Figures, traces: TraceSet, top: int = 0, shown: MatchedCollectives | None = None) -> Table:
-    """One row per collective to which one rank came last, the most new lateness first; see `LATE_ARRIVALS`.
+    """One row per collective and rank that came late to it, the most new lateness first; see `LATE_ARRIVALS`.
 
     Args:
         figures: what each collective cost.
@@ -138,37 +140,48 @@ def _explained(
     m = figures.matched
     if len(traces) != len(m.ranks):
         raise AnalysisError(f"there are {len(traces):,} traces, but the collectives are of {len(m.ranks):,} ranks")
-    last, later = figures.held_up_ns
-    order = np.lexsort((np.arange(len(m)), -later))
-    order = order[last[order] >= 0]
-    if numbers is not None:
-        order = order[np.isin(order, list(numbers))]
     arrivals = Arrivals(figures, traces)
-    rows: list[dict[str, Any]] = []
-    beyond = 0
-    explained = set(order[:MOST_EXPLAINED].tolist())
+    late_parts = _late_parts(figures, numbers)
+    explained = {part for part, late_ns in late_parts[:MOST_EXPLAINED] if late_ns >= EVEN_NS}
     # Pair by pair, as graphs of ranks may have to be read again.
-    pairs = {one: (int(last[one]), arrivals.median_of(one, int(last[one]))) for one in explained}
-    for collective in sorted(order.tolist(), key=lambda one: pairs.get(one, (-1, -1))):
-        late_ns, ordinal = int(later[collective]), int(last[collective])
+    pairs = {part: (of := int(m.trace[part]), arrivals.median_of(int(m.number[part]), of)) for part in explained}
+    rows: list[dict[str, Any]] = []
+    for part, late_ns in sorted(late_parts, key=lambda one: pairs.get(one[0], (-1, -1))):
+        collective, ordinal = int(m.number[part]), int(m.trace[part])
         reason, median = Reason(EVEN if late_ns < EVEN_NS else UNKNOWN, 0), -1
-        if late_ns >= EVEN_NS and collective not in explained:
-            beyond += 1
-        elif late_ns >= EVEN_NS and arrivals.is_known(collective, ordinal):
+        if part in explained and arrivals.is_known(collective, ordinal):
             late = arrivals.stretch(collective, ordinal, late_ns)
             reason, median = reason_of(arrivals, late), late.median.rank.ordinal
-        row = _row(arrivals, collective, ordinal, late_ns, median, reason)
-        rows.append(row if numbers is None else row | {"collective": numbers[collective]})
+        if part == m.last_part[collective] or reason.word not in (*UNNAMED, OTHERS):
+            row = _row(arrivals, part, late_ns, median, reason)
+            rows.append(row if numbers is None else row | {"collective": numbers[collective]})
+    beyond = sum(late_ns >= EVEN_NS for _, late_ns in late_parts[MOST_EXPLAINED:])
     if not beyond:
         return rows, []
     return rows, [f"{beyond:,} late arrivals are not explained, only the latest {MOST_EXPLAINED:,}"]
 
 
-def _row(
-    arrivals: Arrivals, collective: int, ordinal: int, late_ns: int, median: int, reason: Reason
-) -> dict[str, Any]:
-    m, trace = arrivals.figures.matched, arrivals.traces[ordinal]
-    part = m.parts.collective(int(m.last_part[collective]))
+LATE_BESIDE_PERCENT = 25.0
+"""Who comes before the last rank is late, too, if it comes this share as late."""
+
+
+def _late_parts(figures: Figures, numbers: Container[int] | None) -> list[tuple[int, int]]:
+    """Parts of the ranks that came last, or late beside these and not by chance, and how late: the latest first."""
+    m = figures.matched
+    part, later = figures.later_ns
+    last, of_last = figures.held_up_ns
+    number = m.number[part]
+    is_last = part == m.last_part[number]
+    least = np.maximum(np.maximum(EVEN_NS, LATE_BESIDE_PERCENT / 100 * of_last), chance_ns(figures))
+    chosen = np.flatnonzero(np.where(is_last, last[number] >= 0, later >= least[number]))
+    chosen = chosen[np.lexsort((number[chosen], -later[chosen]))]
+    found = zip(part[chosen].tolist(), later[chosen].tolist(), strict=True)
+    return [one for one in found if numbers is None or int(m.number[one[0]]) in numbers]
+
+
+def _row(arrivals: Arrivals, at: int, late_ns: int, median: int, reason: Reason) -> dict[str, Any]:
+    m = arrivals.figures.matched
+    collective, trace, part = int(m.number[at]), arrivals.traces[int(m.trace[at])], m.parts.collective(at)
     return {
         "collective": collective,
         "kind": m.kind[collective],

@@ -1,22 +1,53 @@
-"""Which rank of a job the others wait for, and why, in words; proven by matched collectives only."""
+"""Who makes a job wait, and why: late arrivals with a reason of their own, grouped by what they have in common.
+
+Ranks that share a reason are one culprit, and are called by what they share: a host, a stage, a process group; else by
+their numbers. So are ranks that come late for one reason in turn. What ranks wait for elsewhere, or bring along from
+before, is nobody's fault.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
-from tracelens_graph.analyses.diagnosis.thresholds import WORTH_REPORTING_PERCENT
-from tracelens_graph.analyses.ranks.figures import Figures, held_up_by
-from tracelens_graph.analyses.ranks.matched_collectives import ALONE
-from tracelens_graph.analyses.stragglers.reasons import OWN, REASONS, UNNAMED
-from tracelens_graph.graph.collective_kinds import UNKNOWN
+from tracelens_graph.analyses.ranks.figures import Figures, held_up_by, later_by, transfers
+from tracelens_graph.analyses.ranks.matched_collectives import ALONE, MatchedCollectives
+from tracelens_graph.analyses.stragglers.reasons import EARLIER, GPU_REASONS, OTHERS, REASONS, UNKNOWN, UNNAMED
 from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.graph.trace_set import rank_number, rank_titles
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.arrays import Ns
+
+CULPRITS = TableSchema(
+    "culprits",
+    "Who makes the ranks of a job wait, and why: late ranks together, by what they share.",
+    {
+        "who": Column.key(
+            "the late ranks: a host, stage or group of which all are late, and their numbers",
+            "who",
+            drop_priority=0,
+            wraps=True,
+        ),
+        "ranks": Column.text("their numbers, JSON; of ranks without numbers their places", drop_priority=3),
+        "in_turn": Column("whether they are late in turn, not together", drop_priority=3),
+        "steps": Column.text("numbers of the steps in which they are late, JSON", drop_priority=3),
+        "reason": Column.text("one word for the reason: see the docs", heading="reason", drop_priority=0),
+        "late_ms": Column.total(
+            "new lateness of the latest of them in each step, over the recording", "ms", heading="late ms"
+        ),
+        "step_ms": Column("the same per step in which they are late", "ms", Role.mean, heading="a step ms"),
+        "percent": Column("share of the mean time that the ranks were recorded", "%", Role.share, heading="%"),
+        "what": Column.text("what the worst of them did longer", heading="what", drop_priority=0, wraps=True),
+    },
+)
 
 ADDED_UP = "one delay counts again in every collective that it delays, so a repair saves less"
 """What holds of a sum of delays. What an end of them would gain, `what_if(..., repair=...)` tells."""
@@ -27,78 +58,138 @@ DELAYS_ADD_UP = f"{ADDED_UP}: `ranks --what-if repair=RANK` says how much"
 HELD_UP = f"held up ms: {ADDED_UP}"
 """The same below a table."""
 
+LEAST_PERCENT = 2.0
+"""Of the mean span of the ranks: what delays below it cost is not worth a repair."""
+LEAST_OF_A_STEP_PERCENT = 20.0
+"""Or of a step, where delays are of few steps."""
+NOISE = 3.0
+"""How many times as late as ranks come by chance is late for a reason."""
+SMALL_PERCENT = 10.0
+"""A rank, or a reason, with less than this share of the lateness of the largest beside it is none of its own."""
+NEARLY_ALWAYS_PERCENT = 80.0
+LEAST_COLLECTIVES = 5
+
+
+_NO_FAULT = (*(word for word in UNNAMED if word != UNKNOWN), OTHERS)
+_KNOWN = tuple(word for word in REASONS if word not in (*UNNAMED, OTHERS))
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """What makes the ranks of a job wait.
+
+    Attributes:
+        places: places of the late ranks in the job.
+        who: what they are called together.
+        steps: numbers of the steps in which they are late, ascending; empty where steps are not known.
+        when: the same in words; empty for all steps.
+        moves: whether they are late in turn, not together.
+        reason: a word of `REASONS`.
+        what: the call or the work of the worst case; where no reasons were looked for, how often it came last.
+        late_ns: new lateness over the recording, of the latest of them in each step.
+        percent: its share of the mean span of the ranks.
+        step_ns: the same per step in which they are late.
+    """
+
+    places: tuple[int, ...]
+    who: str
+    steps: tuple[int, ...]
+    when: str
+    moves: bool
+    reason: str
+    what: str
+    late_ns: int
+    percent: float
+    step_ns: int
+
+    @property
+    def text(self) -> str:
+        """Who, when, by how much and why, for people."""
+        in_all = f"{shown_ms(self.late_ns)} ({self.percent:.1f} % of the recording)"
+        is_once = not self.steps or self.step_ns == self.late_ns
+        by = in_all if is_once else f"{shown_ms(self.step_ns)} a step, {in_all} in all"
+        return f"{self.who}{self.when}, by {by}: {in_words({'reason': self.reason, 'what': self.what})}"
+
 
 @dataclass(frozen=True)
 class Lateness:
-    """What matched collectives tell of stragglers.
+    """What matched collectives show of stragglers.
 
     Attributes:
-        late: name of the rank that the others wait for; None if none is proven late.
-        text: the line, for people.
+        culprits: who makes the others wait, the most expensive first.
+        late: name of the rank with most lateness; None if nobody is late for a reason.
+        lines: what to say of them, for people: each culprit, or why there is none; and which files are in doubt.
     """
 
+    culprits: tuple[Culprit, ...]
     late: str | None
-    text: str
+    lines: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """All of it in one line."""
+        return "; ".join(self.lines)
+
+
+@dataclass(frozen=True)
+class _Late:
+    """New lateness of a rank in a step, for one reason."""
+
+    place: int
+    step: int | None
+    reason: str
+    what: str
+    ns: int
 
 
 def lateness(
-    figures: Figures, for_a_reason: frozenset[str] = frozenset(), by_links_ns: Ns | None = None
+    figures: Figures, arrivals: Sequence[Mapping[str, Any]] | None = None, by_links_ns: Ns | None = None
 ) -> Lateness | None:
-    """Which rank the others wait for, if every rank is there and the collectives are verified.
+    """Who makes the others wait.
 
-    A collective is held up by its last rank, by the time from the median start of the others to its own. The rank that
-    holds up the others most is late if that, summed over its collectives, is WORTH_REPORTING_PERCENT of the mean span,
-    and if most ranks hold up the others less than half as much. One that is late of itself goes before one that holds
-    up the others up to twice as much but only passes lateness on.
+    Collectives that lack ranks count, too: who came later than the others did, whoever else was to come.
 
     Args:
         figures: what each collective cost.
-        for_a_reason: names of the ranks that are known to be late of themselves, and do not only pass lateness on.
+        arrivals: rows of `late_arrivals` of these collectives; None where no reasons are known. Then the ranks that
+            came last with most delay are late, unless most ranks do.
         by_links_ns: how much later each part of a collective began for slow links, which is no fault of its rank.
 
     Returns:
         None for a single trace, or where the traces have no collectives in common.
     """
-    matched, span_ns = figures.matched, _mean_span_ns(figures)
-    ranks = matched.ranks
-    if len(ranks) < 2 or not span_ns:
+    m = figures.matched
+    if len(m.ranks) < 2 or not _mean_span_ns(figures):
         return None
-    if not len(matched):
-        doubtful = [why for _, why in matched.unmatched if why != ALONE]
-        return Lateness(None, f"no rank is proven late: {'; '.join(matched.notes)}") if doubtful else None
-    if lacking := matched.lacking:
-        return Lateness(
-            None, f"no rank is proven late: ranks are missing in {lacking:,} of {len(matched):,} collectives"
-        )
-    if unknown := matched.unknown_clocks:
-        return Lateness(None, f"no rank is proven late: how far the clocks of {unknown:,} hosts are apart is not known")
-    start_ns = matched.start_ns if by_links_ns is None else matched.start_ns - by_links_ns
-    late, later_ns = held_up_by(matched, start_ns)
-    held_up = sum_by_group(late[late >= 0], later_ns[late >= 0], len(ranks))
-    blamed = np.array([one.name in for_a_reason for one in ranks], bool) & (2 * held_up >= held_up.max())
-    worst = int(np.argmax(np.where(blamed, held_up, -1) if blamed.any() else held_up))
-    name, held_up_ns = ranks[worst].name, int(held_up[worst])
-    last = np.flatnonzero(late == worst)
-    by = later_ns[last]
-    longest, kind = (int(by.max()), matched.kind[last[np.argmax(by)]]) if len(last) else (0, UNKNOWN)
-    share = percent(held_up_ns, span_ns)
-    if share < WORTH_REPORTING_PERCENT:
-        return Lateness(
-            None,
-            f"no rank is late: the delays by {name}, the latest, add up to {share:.1f} % of the GPU span",
-        )
-    if not blamed.any() and 2 * int((2 * held_up >= held_up_ns).sum()) > len(ranks):
-        turns = (
-            "no rank is late more than others: they take turns, and the delays by each add up to at most"
-            f" {shown_ms(held_up_ns)}"
-        )
-        return Lateness(None, turns)
-    text = (
-        f"late: {name}: it came last to {len(last):,} of {len(matched):,} collectives and held the others up by up to"
-        f" {shown_ms(longest)} in one {kind if kind != UNKNOWN else 'collective'}, from their median start to its own;"
-        f" these delays add up to {shown_ms(held_up_ns)}, {ADDED_UP}"
-    )
-    return Lateness(name, text)
+    files = odd_files(figures)
+    if not len(m):
+        doubtful = [why for _, why in m.unmatched if why != ALONE]
+        return Lateness((), None, (f"no rank is proven late: {'; '.join(m.notes)}", *files)) if doubtful else None
+    if unknown := m.unknown_clocks:
+        why = f"no rank is proven late: how far the clocks of {unknown:,} hosts are apart is not known"
+        return Lateness((), None, (why, *files))
+    delay_ns = np.zeros(len(m.parts), np.int64) if by_links_ns is None else by_links_ns
+    held_up = held_up_by(m, later_by(m, m.start_ns - delay_ns))
+    found = _without_reasons(figures, held_up) if arrivals is None else _with_reasons(figures, arrivals, delay_ns)
+    culprits = tuple(sorted(_grouped(figures, found), key=lambda one: -one.late_ns))
+    there = f"ranks are missing in {m.lacking:,} of {len(m):,} collectives, which are judged by those there"
+    notes = [*([there] if m.lacking else []), *files, *_before(figures, arrivals or ())]
+    if not culprits:
+        return Lateness((), None, (_nobody(figures, held_up), *notes))
+    worst = max(culprits[0].places, key=lambda place: sum(one.ns for one in found if one.place == place))
+    return Lateness(culprits, m.ranks[worst].name, (*(f"late: {one.text}" for one in culprits), *notes))
+
+
+def culprits_table(found: Lateness | None, m: MatchedCollectives) -> Table:
+    """One row per culprit, the most expensive first; see `CULPRITS`."""
+    records = [
+        {"who": one.who, "ranks": json.dumps([rank_number(m.ranks, place) for place in one.places]),
+         "in_turn": one.moves, "steps": json.dumps(list(one.steps)), "reason": one.reason, "late_ms": one.late_ns / 1e6,
+         "step_ms": one.step_ns / 1e6, "percent": one.percent, "what": one.what}
+        for one in (found.culprits if found else ())
+    ]  # fmt: skip
+    lines = () if found is None else found.lines
+    return CULPRITS.of_records(records, "Culprits", [line for line in lines if not line.startswith("late: ")])
 
 
 def _mean_span_ns(figures: Figures) -> float:
@@ -106,30 +197,294 @@ def _mean_span_ns(figures: Figures) -> float:
     return float(np.mean(spans)) if spans else 0.0
 
 
-def why_late(ranks: Table, figures: Figures, of: str) -> str:
-    """Why a rank is late, as one line for people; empty if it is late by no more than ranks differ anyhow.
+# --- what counts -----------------------------------------------------------------------------------------------------
 
-    A reason is worth the line from WORTH_REPORTING_PERCENT of the mean span of the ranks on.
 
-    Args:
-        ranks: the stragglers, see `late_ranks`.
-        figures: what each collective cost.
-        of: name of the rank.
+def _with_reasons(figures: Figures, arrivals: Iterable[Mapping[str, Any]], delay_ns: Ns) -> list[_Late]:
+    """New lateness by rank, step and reason: more than chance, each call once, of a rank's main reasons."""
+    m = figures.matched
+    place = {one.name: at for at, one in enumerate(m.ranks)}
+    of_part = zip(m.number.tolist(), m.trace.tolist(), delay_ns.tolist(), strict=True)
+    by_link = {(number, trace): ns for number, trace, ns in of_part if ns}
+    least = chance_ns(figures)
+    of_call: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+    for row in arrivals:
+        link_ns = by_link.get((row["collective"], place[row["trace"]]), 0)
+        new_us = min(row["new_us"], row["late_us"] - link_ns / 1e3)
+        if row["reason"] in _NO_FAULT or new_us * 1e3 < least[row["collective"]]:
+            continue
+        row = {**row, "new_us": new_us}
+        call = (place[row["trace"]], row["step"], row["reason"], row["uid"])
+        if call not in of_call or row["new_us"] > of_call[call]["new_us"]:
+            of_call[call] = row
+    sums: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    of_rank: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for (rank, step, reason, _), row in of_call.items():
+        sums[rank, step, reason].append(row)
+        of_rank[rank][reason] += row["new_us"]
+    main = {rank: _main(reasons) for rank, reasons in of_rank.items()}
+    return [
+        _Late(rank, step, reason, max(rows, key=_weight)["what"], round(sum(row["new_us"] for row in rows) * 1e3))
+        for (rank, step, reason), rows in sums.items() if reason in main[rank]
+    ]  # fmt: skip
+
+
+def _main(reasons: Mapping[str, float]) -> set[str]:
+    """The reasons of a rank: those that are not small beside the largest; unknown ones where none is larger."""
+    most = max(reasons, key=lambda reason: reasons[reason])
+    least = 3 * SMALL_PERCENT / 100 * reasons[most]
+    return {reason for reason, us in reasons.items() if us >= least and reason in (most, *_KNOWN)}
+
+
+def _weight(row: Mapping[str, Any]) -> tuple[bool, float]:
+    return bool(row["what"]), row["new_us"]
+
+
+def _without_reasons(figures: Figures, by: tuple[np.ndarray, Ns]) -> list[_Late]:
+    """Delays by the ranks that came last, of those with most; nothing if most ranks have as much."""
+    last, later = by
+    held_up = sum_by_group(last[last >= 0], later[last >= 0], len(figures.matched.ranks))
+    worst = np.flatnonzero(2 * held_up >= held_up.max())
+    if 2 * len(worst) > len(held_up):
+        return []
+    found = []
+    for place in worst.tolist():
+        own = later[last == place]
+        what = f"last to {len(own):,} of {len(last):,} collectives, by up to {shown_ms(int(own.max(initial=0)))}"
+        found.append(_Late(place, None, UNKNOWN, what, int(held_up[place])))
+    return found
+
+
+def _before(figures: Figures, arrivals: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Who came late to its first collective for what lies before the recording, if that is much; the latest of all."""
+    rows = [row for row in arrivals if row["reason"] == EARLIER and row["what"]]
+    row = max(rows, key=lambda one: one["late_us"], default=None)
+    if row is None or percent(row["late_us"] * 1e3, _mean_span_ns(figures)) < LEAST_PERCENT:
+        return []
+    m = figures.matched
+    title = dict(zip((one.name for one in m.ranks), rank_titles(m.ranks), strict=True))[row["trace"]]
+    return [f"{title} came {shown_ms(row['late_us'] * 1e3)} late to the first {row['kind']}: {row['what']}"]
+
+
+def chance_ns(figures: Figures) -> Ns:
+    """For each collective how late ranks come by chance at most: the same in all of its kind and number of ranks.
+
+    That is how much a rank's place among the others differs from step to step, and how far apart the earlier half
+    comes; both are little where few are late, and where a rank is late always.
     """
-    least_ms = WORTH_REPORTING_PERCENT / 100 * _mean_span_ns(figures) / 1e6
-    rows = [row for row in ranks.records() if row["trace"] == of]
-    named = [row for row in rows if row["reason"] not in UNNAMED and row["new_ms"] >= least_ms]
-    other = [row for row in rows if row["late_ms"] >= least_ms and row["reason"] != OWN]
-    if not (named or other):
+    m = figures.matched
+    order, _ = figures.later_ns
+    of, rank = m.number[order], m.trace[order]
+    middle = m.start_ns[order[m.first + (m.count - 1) // 2]]
+    early = np.where(m.count > 2, middle - m.first_start_ns, 0)
+    apart = m.start_ns[order] - middle[of]
+    kind = np.unique(
+        [f"{kind} {count}" for kind, count in zip(m.kind, m.count.tolist(), strict=True)], return_inverse=True
+    )[1]
+    in_step: dict[tuple[int, int | None], int] = defaultdict(int)
+    index = []
+    for group, step in zip(figures.groups.number.tolist(), figures.step, strict=True):
+        index.append(in_step[group, step])
+        in_step[group, step] += 1
+    group_place = np.array(index)[of]
+    _, same = np.unique(np.stack([rank, figures.groups.number[of], group_place]), axis=1, return_inverse=True)
+    differs = np.abs(apart - _medians(same.ravel(), apart)[same.ravel()])
+    _, of_rank = np.unique(np.stack([kind[of], rank]), axis=1, return_inverse=True)
+    usual = _medians(of_rank.ravel(), differs)
+    noise = np.zeros(int(kind.max(initial=-1)) + 1, np.int64)
+    kind_of_rank = kind[of][np.unique(of_rank.ravel(), return_index=True)[1]]
+    for one in range(len(noise)):
+        noise[one] = max(1.48 * np.median(usual[kind_of_rank == one]), np.median(early[kind == one]))
+    return (NOISE * noise[kind]).astype(np.int64)
+
+
+def _medians(group: np.ndarray, values: Ns) -> Ns:
+    """For each group, numbered from 0 on, the lower median of its values."""
+    order = np.lexsort((values, group))
+    first = np.searchsorted(group[order], np.arange(int(group.max(initial=-1)) + 2))
+    return values[order[first[:-1] + (np.diff(first) - 1) // 2]]
+
+
+# --- who they are together --------------------------------------------------------------------------------------------
+
+
+def _grouped(figures: Figures, found: Sequence[_Late]) -> Iterable[Culprit]:
+    """Culprits: late ranks by reason, those of the host also by what each mostly did."""
+    did: dict[tuple[int, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for one in found:
+        did[one.place, one.reason]["" if one.reason in GPU_REASONS else one.what.partition(",")[0]] += one.ns
+    causes: dict[tuple[str, str], list[_Late]] = defaultdict(list)
+    for one in found:
+        mostly = did[one.place, one.reason]
+        causes[one.reason, max(mostly, key=lambda what: mostly[what])].append(one)
+    span = _mean_span_ns(figures)
+    steps = sorted({step for step in figures.step if step is not None})
+    for (reason, what), late in causes.items():
+        totals: dict[int, int] = defaultdict(int)
+        of_step: dict[int | None, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+        for one in late:
+            totals[one.place] += one.ns
+            of_step[one.step][one.place] += one.ns
+        least = SMALL_PERCENT / 100 * max(totals.values())
+        places = sorted(place for place, ns in totals.items() if ns >= least)
+        costs = {step: max(of.values()) for step, of in of_step.items()}
+        cost = sum(costs.values())
+        of_a_step = max(costs.values()) / (span / max(len(steps), 1))
+        if percent(cost, span) < LEAST_PERCENT and (len(steps) < 2 or 100 * of_a_step < LEAST_OF_A_STEP_PERCENT):
+            continue
+        struck = sorted(
+            step for step, ns in costs.items() if step is not None and ns >= SMALL_PERCENT / 100 * max(costs.values())
+        )
+        together = [sum(of.get(place, 0) > 0 for place in places) for of in of_step.values()]
+        moves = len(of_step) > 1 and len(places) > 1 and 2 * sum(together) <= len(places) * len(together)
+        worst = max((one for one in late if one.what.startswith(what)), key=lambda one: (bool(one.what), one.ns))
+        yield Culprit(
+            tuple(places), _called(figures, places, moves), tuple(struck), _when(struck, steps), moves, reason,
+            worst.what, cost, percent(cost, span), round(cost / max(len(struck), 1)),
+        )  # fmt: skip
+
+
+def _called(figures: Figures, places: Sequence[int], moves: bool) -> str:
+    """What some ranks are called: by their numbers, and by hosts, stages and groups that are these ranks."""
+    m = figures.matched
+    names = _numbers(m, places)
+    if moves:
+        return f"{names} in turn"
+    if len(places) == 1:
+        return names
+    shared = [name for name, members in _teams(figures) if members == frozenset(places)]
+    return f"{' and '.join(shared)} ({names})" if shared else names
+
+
+def _numbers(m: MatchedCollectives, places: Sequence[int]) -> str:
+    """Numbers of ranks in words: rank 3, ranks 4-7 and 9."""
+    titles = rank_titles(m.ranks)
+    numbers = [m.ranks[place].rank for place in places]
+    if any(titles[place] != f"rank {number}" for place, number in zip(places, numbers, strict=True)):
+        return ", ".join(titles[place] for place in places)
+    return f"rank{'s' * (len(places) > 1)} {ranges([number for number in numbers if number is not None])}"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Whole numbers, ascending, in words: 2 and 5, 4-7 and 9."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    parts = [word for run in runs for word in ([f"{run[0]}-{run[-1]}"] if len(run) > 2 else map(str, run))]
+    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+
+
+def _teams(figures: Figures) -> list[tuple[str, frozenset[int]]]:
+    """What ranks of a job may have in common: hosts, stages of a pipeline, process groups; with their places."""
+    m = figures.matched
+    hosts: dict[int | None, set[int]] = defaultdict(set)
+    for place, host in enumerate(m.hosts):
+        hosts[host].add(place)
+    found = [
+        (f"host {host}", frozenset(members)) for host, members in hosts.items() if host is not None and len(hosts) > 1
+    ]
+    found += [(f"stage {at}", members) for at, members in enumerate(stages(m))]
+    place_of = {one.rank: place for place, one in enumerate(m.ranks)}
+    names = dict(zip(figures.groups.number.tolist(), figures.groups.name, strict=True))
+    for number, ranks in enumerate(figures.groups.ranks):
+        members = frozenset(place_of[rank] for rank in ranks or () if rank in place_of)
+        if 1 < len(members) < len(m.ranks) and all(members != other for _, other in found):
+            found.append((f"group {names[number]}", members))
+    return found
+
+
+def stages(m: MatchedCollectives) -> list[frozenset[int]]:
+    """Places of the ranks of each stage of a pipeline, the first stage first; none without transfers.
+
+    Stages are as many transfers away from the ranks with the lowest numbers of each pipeline.
+    """
+    _, sends, receives = transfers(m)
+    joined: dict[int, set[int]] = defaultdict(set)
+    for one, other in set(zip(m.trace[sends].tolist(), m.trace[receives].tolist(), strict=True)):
+        joined[one].add(other)
+        joined[other].add(one)
+    depth: dict[int, int] = {}
+    for first in sorted(joined):
+        reached = [] if first in depth else [first]
+        depth.setdefault(first, 0)
+        for one in reached:
+            for other in joined[one] - depth.keys():
+                depth[other] = depth[one] + 1
+                reached.append(other)
+    return [
+        frozenset(p for p, at in depth.items() if at == stage) for stage in range(max(depth.values(), default=-1) + 1)
+    ]
+
+
+def _when(struck: Sequence[int], steps: Sequence[int]) -> str:
+    """Steps in words, where they are few of all; else empty."""
+    if not struck or 2 * len(struck) > len(steps):
         return ""
-    row = named[0] if named else max(other, key=lambda one: one["late_ms"])
-    late = f"{row['trace']} is late in {row['percent_late']:.0f} % of {row['kind']}"
-    if row["reason"] in UNNAMED:
-        return f"{late} by {shown_ms(row['median_late_us'] * 1e3)} (median): {in_words(row)}"
-    again = (
-        f", anew in {row['times_reason']:,} of {row['times_late']:,}" if row["times_reason"] < row["times_late"] else ""
-    )
-    return f"{late}{again} by {shown_ms(row['median_new_us'] * 1e3)} (median): {in_words(row)}"
+    if len(struck) <= LEAST_COLLECTIVES:
+        return f" in step{'s' * (len(struck) > 1)} {ranges(struck)}"
+    return f" in {len(struck):,} of {len(steps):,} steps"
+
+
+# --- nobody -----------------------------------------------------------------------------------------------------------
+
+
+def _nobody(figures: Figures, by: tuple[np.ndarray, Ns]) -> str:
+    """Why no rank is late; of one that comes last nearly always, what that costs."""
+    m = figures.matched
+    last, later = by
+    ranks = len(m.ranks)
+    held_up = sum_by_group(last[last >= 0], later[last >= 0], ranks)
+    share = percent(int(held_up.max()), _mean_span_ns(figures))
+    times = np.bincount(last[last >= 0], minlength=ranks)
+    took_part = np.bincount(m.trace[m.order], minlength=ranks)
+    worst = int(np.argmax(times))
+    if took_part[worst] >= LEAST_COLLECTIVES and times[worst] >= NEARLY_ALWAYS_PERCENT / 100 * took_part[worst]:
+        usual = float(np.median(later[last == worst]))
+        return (
+            f"{rank_titles(m.ranks)[worst]} is last to {times[worst]:,} of {took_part[worst]:,} collectives, by "
+            f"{shown_ms(usual)} (median): that costs at most {share:.1f} % of the GPU span"
+        )
+    if share < LEAST_PERCENT:
+        return f"no rank is late: the delays by each add up to at most {share:.1f} % of the GPU span"
+    most = shown_ms(int(held_up.max()))
+    return f"no rank is late more than others, or only because it waited for others: by at most {most} in all"
+
+
+def odd_files(figures: Figures) -> list[str]:
+    """Which files lack what others have, or have what no others have."""
+    m = figures.matched
+    place_of = {one.rank: place for place, one in enumerate(m.ranks)}
+    titles = rank_titles(m.ranks)
+    own = np.bincount(m.trace, minlength=len(m.ranks))
+    matched = np.bincount(m.trace[m.order], minlength=len(m.ranks))
+    lines = []
+    foreign = [place for place in range(len(m.ranks)) if own[place] > 1 and 2 * matched[place] <= own[place]]
+    if len(m) and 2 * len(foreign) < len(m.ranks):
+        lines += [
+            f"{titles[place]}: only {matched[place]:,} of its {own[place]:,} collectives fit those of the others: "
+            f"its file ({m.ranks[place].name}) may be of another run"
+            for place in foreign
+        ]
+    lines += [f"{titles[place]}: {one.damage}" for place, one in enumerate(m.ranks) if one.damage]
+    missing: dict[int, int] = defaultdict(int)
+    for at in np.flatnonzero(m.group_size > m.count).tolist():
+        there = {m.ranks[place].rank for place in m.trace[m.parts_of(at)].tolist()}
+        for rank in figures.groups.ranks[figures.groups.number[at]] or ():
+            missing[rank] += rank not in there
+    gone = sorted(rank for rank, count in missing.items() if count and rank not in place_of)
+    if gone:
+        lines.append(f"no file of rank{'s' * (len(gone) > 1)} {ranges(gone)}")
+    short = [
+        f"{titles[place_of[rank]]} ({count:,})" for rank, count in sorted(missing.items())
+        if count and rank in place_of and place_of[rank] not in foreign and not m.ranks[place_of[rank]].damage
+    ]  # fmt: skip
+    if short:
+        more = f" and {len(short) - 8:,} more ranks" if len(short) > 8 else ""
+        lines.append(f"collectives of their groups that recordings lack: {', '.join(short[:8])}{more}")
+    return lines
 
 
 def in_words(row: Mapping[str, Any]) -> str:

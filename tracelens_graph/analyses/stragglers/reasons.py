@@ -44,6 +44,9 @@ that transfers join, where at least the second share of the kernels of either is
 EARLIER, EVEN, UNKNOWN, OWN = "earlier", "even", "unknown", "own_work"
 SLOWER, LARGER, MORE, OTHERS = "slower_kernels", "other_inputs", "more_gpu_work", "other_collective"
 
+GPU_REASONS = (SLOWER, LARGER, MORE)
+"""Reasons that lie on the GPU."""
+
 _OF_STATE: Mapping[int, str] = {
     DATA_LOADER: "data_loader", PROFILER: "profiler", SYNCHRONIZATION: "synchronization",
     COPY_TO_DEVICE: "host_to_device_copy", ALLOCATION: "allocation", LAUNCH: "op", PYTHON: "python",

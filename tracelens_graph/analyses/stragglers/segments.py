@@ -165,11 +165,12 @@ class Arrivals:
         return Late(collective, late_ns, new_ns, before, recorded, is_first, *sides)
 
     def median_of(self, collective: int, last: int) -> int:
-        """The rank with the median start of those that were there before the last: the lower of two."""
+        """The rank with the median start of those that were there before a late one: the lower of two."""
         parts = self._m.parts_of(collective)
-        others = parts[self._m.trace[parts] != last]
-        order = others[np.argsort(self._m.start_ns[others], kind="stable")]
-        return int(self._m.trace[order[(len(order) - 1) // 2]])
+        order = parts[np.argsort(self._m.start_ns[parts], kind="stable")]
+        place = int(np.flatnonzero(self._m.trace[order] == last)[0])
+        earlier = order[:place] if place else np.roll(order, -1)[:-1]
+        return int(self._m.trace[earlier[(len(earlier) - 1) // 2]])
 
     def _before(self, collective: int, last: RankWork, median: RankWork) -> int | None:
         """The collective of both ranks to which the late one came last before this one; None without one."""

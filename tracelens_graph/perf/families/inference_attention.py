@@ -11,6 +11,7 @@ over requests of q, k, q² and q k; no more is needed for the cost of attention.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import prod
@@ -164,9 +165,15 @@ _PACKED = Attention("BNHD", causal=(12, 11, 10), dropout=None, window=1, packed=
 
 _CACHES = {"_rocm_C::paged_attention": 5, "_C_cache_ops::reshape_and_cache_flash": 2}
 """Ops below attention that read or write the cache of keys, and its place among their arguments."""
+_WINDOWS: Mapping[str, Attention] = {
+    "_vllm_fa2_C::varlen_fwd": Attention("BNHD", causal=(15,), window=1),
+    **dict.fromkeys(("_vllm_fa3_C::fwd", "sgl_kernel::fwd"), Attention("BNHD", causal=(24,), window=1)),
+    **dict.fromkeys(("aiter::mha_varlen_fwd", "aiter::fmha_v3_varlen_fwd", "aiter::mha_batch_prefill"), _PACKED),
+}
+"""Ops, called on their own or below attention, whose arguments have the window, and how these are read."""
 
 
-@looks_inside(*_CACHES)
+@looks_inside(*_CACHES, *_WINDOWS)
 @dataclass(frozen=True)
 class PagedAttention:
     """Reads attention over a cache of pages, by the positions of its operands.
@@ -177,10 +184,12 @@ class PagedAttention:
         query, key: places of queries [tokens, heads, width] and of keys.
         value: place of values, or for latent attention of the output, which is as wide; -1: as wide as keys.
         key_heads: axis of the keys' heads: last but one of [.., heads, width], or the second of a cache of pages.
-        window: place of the sliding window; none or not positive: every key is seen.
+        window: place of the sliding window; none or not positive: every key is seen, unless `flagged` or an op
+            below says the window.
         generation: whether the op works on generation requests only.
         latent: whether values are part of the keys.
         packed: whether the op is read as aiter's attention over packed sequences where no annotation has the lengths.
+        flagged: whether its own arguments have the window, as those of aiter's attention over packed sequences.
     """
 
     query: int = 0
@@ -191,6 +200,21 @@ class PagedAttention:
     generation: bool = False
     latent: bool = False
     packed: bool = False
+    flagged: bool = False
+
+    def window_of(self, args: Arguments, context: CallContext) -> int | None:
+        """Most keys that a token sees; None for all, also where nothing recorded says it."""
+        if self.window is not None:
+            window = args.integer(self.window)
+            return window if window and window > 0 else None
+        calls = [(_PACKED, args)] if self.flagged else []
+        calls += [(reader, context.inside[name]) for name, reader in _WINDOWS.items() if name in context.inside]
+        for reader, recorded in calls:
+            with suppress(CannotModel):
+                mask, _ = reader.mask(recorded)
+                if mask.left is not None:
+                    return mask.left + 1  # those on its left, and its own
+        return None
 
     def heads_kv(self, key: Tensor) -> int:
         """Number of key/value heads; 0 if the keys have other axes than expected."""
@@ -215,15 +239,16 @@ class PagedAttention:
         if not heads_kv or query.shape[1] % heads_kv or len(value.shape) < 3:
             raise CannotModel("shapes of query, key and value do not fit together")
         heads = Heads(query.shape[1], heads_kv, query.shape[2], value.shape[-1])
-        window = args.integer(self.window) if self.window is not None else None
-        window = window if window and window > 0 else None
-        found = context.inside[1].optional(_CACHES[context.inside[0]]) if context.inside else None
-        cache = (found or key).dtype
+        window = self.window_of(args, context)
+        caches = (context.inside[name].optional(at) for name, at in _CACHES.items() if name in context.inside)
+        cache = (next(filter(None, caches), None) or key).dtype
         cost = batch_attention(batch, heads, window=window, latent=self.latent, dtype=query.dtype, kv_dtype=cache)
         fresh = len(key.shape) == 3 and not self.latent
         keys = key.shape[0] if fresh else batch.context.sk + batch.generation.sk
         params = _params(query, heads, keys, batch, cache)
-        return replace(cost, params=params | ({} if self.window is None else {"sliding_window": window or -1}))
+        return replace(
+            cost, params=params | ({} if self.window is None and window is None else {"sliding_window": window or -1})
+        )
 
 
 def _query(args: Arguments, at: int) -> Tensor:

@@ -321,7 +321,7 @@ def ogs_call(arguments: Arguments, context: CallContext, *, stage: str) -> Cost:
     """
     found = _OGS.search(" ".join(context.kernels))
     tokens, logits = _routed(arguments)
-    topk = context.inside[1].integer(1) if context.inside else None
+    topk = _choices_below(context)
     layer = Experts(tokens.shape[0], tokens.shape[1], tokens.shape[1], logits.shape[1], topk or _USUAL_CHOICES)
     gated = bool(_GATED.search(" ".join(context.kernels)))
     weights = _WEIGHT_TYPES.get(found[1], "") if found else ""
@@ -333,6 +333,11 @@ def ogs_call(arguments: Arguments, context: CallContext, *, stage: str) -> Cost:
 _WEIGHT_TYPES = {"mxfp4": "FP4", "bf16": "bf16", "fp16": "fp16", "fp8e4nv": "fp8", "fp8e5": "fp8", "fp8e4b8": "fp8"}
 _BLOCKS = {"mxfp4": 32, "mxfp8": 32, "MxE4m3": 32, "MxE2m1": 32, "E2m1": 16}
 """Types of weights -> how many share a scale of a byte: 32 in OCP's microscaling formats, 16 in NVFP4."""
+
+
+def _choices_below(context: CallContext) -> int | None:
+    """k of the `TopK` below a call; None without one."""
+    return context.inside["TopK"].integer(1) if "TopK" in context.inside else None
 
 
 @looks_inside("TopK", grids=True)
@@ -347,7 +352,7 @@ def summed_call(arguments: Arguments, context: CallContext) -> Cost:
     if up is not None:
         topk = _choices_of_grid(tokens.shape[0], logits.shape[1], int(up[5]), grid[1])
     else:
-        topk = (context.inside[1].integer(1) if context.inside else None) or _USUAL_CHOICES
+        topk = (_choices_below(context)) or _USUAL_CHOICES
     moved = bytes_of(tokens.elements * (topk + 1), tokens.dtype)
     params = {"num_tokens": tokens.shape[0], "hidden_dim": tokens.shape[1], "topk": topk}
     return Cost(tokens.elements * (2 * topk - 1), moved, "vector", known(tokens.dtype).precision, params)

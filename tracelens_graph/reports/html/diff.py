@@ -20,7 +20,7 @@ from tracelens_graph.analyses.alignment.merged import MergedNodes
 from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.window import Window
-from tracelens_graph.reports.diff_text import changed_places, headline, side_lines
+from tracelens_graph.reports.diff_text import changed_places, headline, phase_texts, side_lines
 from tracelens_graph.reports.diff_tree import point_lines
 from tracelens_graph.reports.document import facts
 from tracelens_graph.reports.html.names import LONGEST_LINE, Texts, clean, table_objects, texts_of
@@ -78,9 +78,10 @@ def diff_page(
 def _overview(difference: Diff, tables: Mapping[str, Table], notes: Sequence[str]) -> dict[str, Any]:
     changed = changed_places(tables["diff_places"])
     windows = difference.a, difference.b
+    steps = phase_texts(tables["diff_phases"]) if "diff_phases" in tables else []
     return {
         "headline": clean(headline(tables["diff_totals"], bool(changed)), LONGEST_LINE),
-        "notes": [clean(line, LONGEST_LINE) for line in notes],
+        "notes": [clean(line, LONGEST_LINE) for line in (*steps, *notes)],
         "sides": [
             {"letter": letter, "name": clean(name), "text": clean(line, LONGEST_LINE), "parts": parts(window)}
             for letter, name, line, window in zip("AB", difference.names, side_lines(difference), windows, strict=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
-from tracelens_graph.analyses.ranks.pictures import WHOLE, BandwidthPoints, StepLanes, WaitMap, rank_labels
+from tracelens_graph.analyses.ranks.pictures import WHOLE, BandwidthPoints, PairMatrix, StepLanes, WaitMap, rank_labels
 from tracelens_graph.analyses.stragglers.lateness import in_words
 from tracelens_graph.reports.html.names import LONGEST_LINE, Texts, clean, table_objects
 from tracelens_graph.reports.html.shell import Code, Packed, page
@@ -26,7 +26,9 @@ _LONGEST_LABEL = 60
 _REASONS = 3
 """Reasons of a rank that stand beside it; the table has all."""
 _OF_RANK = ("wait_ms", "transfer_ms", "end_skew_ms", "held_up_ms", "times_last", "collectives")
-_OF_POINT = ("collective", "message_bytes", "busbw_gb_s", "latency_us", "ranks", "step", "percent_of_peak")
+_OF_POINT = (
+    "collective", "message_bytes", "busbw_gb_s", "latency_us", "ranks", "step", "percent_of_peak", "times_slower",
+)  # fmt: skip
 
 
 _NO_BANDWIDTH = (
@@ -46,7 +48,7 @@ def ranks_page(job: Job, source: str, commands: Sequence[str] = ()) -> str:
     title, texts = clean(f"Ranks of {source}"), Texts()
     lanes = StepLanes.of(job)
     columns = {**split_columns(job.matched), **lane_columns(lanes), **part_columns(lanes, job)}
-    bandwidths = _bandwidths(BandwidthPoints.of(job))
+    bandwidths = _bandwidths(BandwidthPoints.of(job), texts) | {"pairs": _pairs(PairMatrix.of(job))}
     body = {
         "waits": _waits(WaitMap.of(job)),
         "bandwidths": bandwidths,
@@ -114,11 +116,31 @@ def _waits(waits: WaitMap) -> dict[str, Any]:
     }
 
 
-def _bandwidths(points: BandwidthPoints) -> dict[str, Any]:
+def _pairs(matrix: PairMatrix) -> dict[str, Any]:
+    """Bandwidth from rank to rank: row, column, size and number of messages, GB/s, times slower than others, slow."""
+    return {
+        "ranks": matrix.ranks,
+        "cells": [
+            [
+                row, column, int(one.size), len(one.collectives), _plain(one.bandwidth(one.ns)),
+                _plain(one.factor), int(one.is_slow),
+            ]
+            for row, column, one in matrix.pairs
+        ],
+        "notes": [clean(note) for note in matrix.notes],
+    }  # fmt: skip
+
+
+def _bandwidths(points: BandwidthPoints, texts: Texts) -> dict[str, Any]:
     return {
         "keys": _OF_POINT,
         "kinds": [
-            {"kind": clean(kind), "points": [[_plain(row[key]) for key in _OF_POINT] for row in rows]}
+            {
+                "kind": clean(kind),
+                "points": [[_plain(row[key]) for key in _OF_POINT] for row in rows],
+                "links": [texts.number(row["link"] or "") for row in rows],
+                "slow": [int(row["is_slow"]) for row in rows],
+            }
             for kind, rows in points.kinds.items()
         ],
         "peaks": points.peaks,

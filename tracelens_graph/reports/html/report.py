@@ -140,7 +140,7 @@ def _page(
     layout = {"lanes": timeline.lanes(w, d), "call": CLASSES.index("call")}
     events = {
         "causes": timeline.causes(), "arguments": timeline.argument_texts(w, d), "lead_ns": w.core.info.lead_ns,
-        "classes": CLASSES, "categories": categories_by_class(w), "texts": [],
+        "classes": CLASSES, "categories": categories_by_class(w), "texts": [], "seen_first": timeline.seen_first(w),
     }  # fmt: skip
     return page(title, {**head, **layout}, {**events, **named, **body}, numbered, code)
 
@@ -212,8 +212,9 @@ def _further(w: Window) -> dict[str, Table]:
         of_memory = (memory_summary,) if len(instants_of(w.core).unreadable) else ()
     of_server: tuple[Callable[[Window], Table], ...] = ()
     if is_of_server(w.core):
+        from tracelens_graph.analyses.serving.costs import step_costs
         from tracelens_graph.analyses.serving.iterations import iterations
-        from tracelens_graph.analyses.serving.phases import phases, steady_state, step_costs
+        from tracelens_graph.analyses.serving.phases import phases, steady_state
 
         of_server = (phases, iterations, steady_state, step_costs)
     return {

@@ -15,12 +15,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tracelens_graph.analyses.idle.idle import CAUSE_MEANING, UNKNOWN, Cause, Idle, culprit, idle_parts, joined
+from tracelens_graph.analyses.idle.idle import (
+    BETWEEN_STEPS,
+    CAUSE_MEANING,
+    UNKNOWN,
+    Cause,
+    Idle,
+    culprit,
+    idle_parts,
+    joined,
+)
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.forest import build_forest
 from tracelens_graph.graph.intervals import union_length
+from tracelens_graph.graph.iterations import is_of_server
 from tracelens_graph.graph.traversals import launches_of
 from tracelens_graph.graph.window import Window
 from tracelens_graph.reports.html.names import Names, clean
@@ -116,6 +126,8 @@ class Drawn:
         return self.idle.parts.argmax(axis=0) if len(self.idle.row) else self.idle.row
 
 
+_SEEN = 4
+"""Steps of a server that are seen first."""
 _NONE = np.zeros(0, np.int64)
 NOTHING = Drawn(_NONE, _NONE, _NONE, _NONE, _NONE, joined(()), {})
 """What is drawn of no event."""
@@ -129,6 +141,28 @@ def drawn(w: Window) -> Drawn:
     left_out = {KIND_MEANING[kind]: int(counts[kind]) for kind in Kind if counts[kind]}
     host, notes = w.rows_of_kind(*HOST_KINDS), w.rows_of_kind(*ANNOTATIONS)
     return _laid_out(w, host, notes, gpu[w.holds(gpu)], idle_parts(w), left_out)
+
+
+def seen_first(w: Window) -> list[int] | None:
+    """Where the timeline of a server opens: some steps in the middle of its steady state; None for all of a trace.
+
+    Returns:
+        Start and end, ns; the end is that of the steps' GPU work.
+    """
+    if not is_of_server(w.core):
+        return None
+    from tracelens_graph.analyses.serving.iterations import served_in
+
+    served = served_in(w)
+    first, behind = np.searchsorted(served.numbers, served.found.steady)
+    begin = int(first + behind - _SEEN) // 2
+    if len(served) <= _SEEN or behind - first < _SEEN:
+        return None
+    c, inside = w.core.columns, (served.group >= begin) & (served.group < begin + _SEEN)
+    if not inside.any():
+        return None
+    start = int(c.start_ns[served.found.rows[served.numbers[begin]]])
+    return [start, int(c.end_ns[w.gpu_rows[inside]].max())]
 
 
 def _laid_out(w: Window, host: Rows, notes: Rows, gpu: Rows, idle: Idle, left_out: dict[str, int]) -> Drawn:
@@ -307,7 +341,9 @@ def cause_label(cause: Cause) -> str:
 
 def cause_class(cause: Cause) -> str:
     """What gives a cause its colour."""
-    return "unknown" if cause in (*UNKNOWN, Cause.outside, Cause.profiler) else cause.name
+    if cause in (*UNKNOWN, Cause.outside, Cause.profiler):
+        return "unknown"
+    return Cause.python.name if cause in BETWEEN_STEPS else cause.name
 
 
 def causes() -> list[dict[str, str]]:

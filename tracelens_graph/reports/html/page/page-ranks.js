@@ -39,7 +39,7 @@ export class RanksPage extends Page {
     this.step = new RanksStep(this, shell.root(RanksStep), body, columns);
     this.bandwidth =
       shell.views.has(RanksBandwidth.NAME)
-        ? new RanksBandwidth(this, shell.root(RanksBandwidth), body.bandwidths)
+        ? new RanksBandwidth(this, shell.root(RanksBandwidth), body.bandwidths, body.texts)
         : undefined;
     this.collectives = new RanksCollectives(this, shell.root(RanksCollectives), body, columns);
     this.tables = new Tables(shell.root(Tables), body.tables, ["rank_balance"], (table) => this.content(table));

@@ -1,12 +1,13 @@
 // @ts-check
-// Bus bandwidth against the size of the message, one mark per collective.
+// Bus bandwidth against the size of the message, one mark per collective; and from rank to rank.
 import { Tip, el, put, svg } from "./dom.js";
 import { Grid, gridOf } from "./grid.js";
 import { Plot } from "./plot.js";
+import { RankPairs } from "./ranks-pairs.js";
 import { Show } from "./show.js";
 
 /** @typedef {import("./page-ranks.js").RanksPage} RanksPage */
-/** @typedef {{ kind: string, place: number, of(key: string): number | null }} Mark */
+/** @typedef {{ kind: string, link: string, isSlow: boolean, place: number, of(key: string): number | null }} Mark */
 
 const COLORS = 7;
 const UNITS = ["B", "KB", "MB", "GB", "TB"];
@@ -39,12 +40,15 @@ export class RanksBandwidth {
     return `${value.toLocaleString("en-US", { maximumSignificantDigits: 3 })} ${UNITS[at]}`;
   }
 
-  /** @param {RanksPage} app @param {HTMLElement} root @param {BandwidthsData} data */
-  constructor(app, root, data) {
+  /** @param {RanksPage} app @param {HTMLElement} root @param {BandwidthsData} data @param {string[]} texts */
+  constructor(app, root, data, texts) {
     this.app = app;
     /** @type {Mark[]} */
-    this.points = data.kinds.flatMap(({ kind, points }, place) =>
-      points.map((point) => ({ kind, place, of: (key) => point[data.keys.indexOf(key)] })),
+    this.points = data.kinds.flatMap(({ kind, points, links, slow }, place) =>
+      points.map((point, k) => {
+        const link = texts[links[k]];
+        return { kind, link, isSlow: slow[k] === 1, place, of: (key) => point[data.keys.indexOf(key)] };
+      }),
     );
     /** @type {SVGElement[]} */
     this.marks = [];
@@ -56,14 +60,16 @@ export class RanksBandwidth {
         el("b", "Bus bandwidth by size of the message"),
         el(
           "span.dim",
-          "One mark per collective. Waiting does not count: the time is that of the rank that comes last.",
+          "One mark per collective, ringed on a slow link. Waiting does not count: the time is that of the rank that " +
+            "comes last.",
         ),
       ),
       RanksBandwidth.legend(data),
       this.picture(data),
       data.notes.map((note) => el("p.dim", note)),
-      list,
     );
+    if (data.pairs.cells.length) new RankPairs(data.pairs, app.ranks, RanksBandwidth.bytes).into(root);
+    put(root, list);
     this.grid = new Grid(
       list,
       "Collectives with known size and bandwidth",
@@ -71,6 +77,7 @@ export class RanksBandwidth {
         this.points,
         [
           ["kind", "text", ({ kind }) => kind],
+          ["link", "text", ({ link }) => link],
           ["collective", "id", ({ of }) => of("collective")],
           ["step", "id", ({ of }) => of("step")],
           ["ranks", "number", ({ of }) => of("ranks"), "", 0],
@@ -78,6 +85,7 @@ export class RanksBandwidth {
           ["latency", "number", ({ of }) => of("latency_us"), "us", 3],
           ["bus bandwidth", "number", ({ of }) => of("busbw_gb_s"), "GB/s", 3],
           ["of the links", "number", ({ of }) => of("percent_of_peak"), "%", 1],
+          ["times slower than others", "number", ({ of }) => of("times_slower"), "", 2],
         ],
         { click: (row) => this.select(this.points[row]), isMarked: (row) => this.isChosen(this.points[row]) },
       ),
@@ -135,23 +143,26 @@ export class RanksBandwidth {
         onclick: () => this.select(mark),
       }),
     );
+    this.marks.forEach((mark, k) => mark.classList.toggle("slow", this.points[k].isSlow));
     put(plot.svg, this.marks);
     return plot.box;
   }
 
   /** @param {Mark} mark @returns {Lines} */
-  says({ kind, of }) {
-    const share = of("percent_of_peak"),
+  says({ kind, link, isSlow, of }) {
+    const slower = of("times_slower"),
+      share = of("percent_of_peak"),
       step = of("step");
     /** @param {string} key @param {number} digits */
     const number = (key, digits) => Show.number(of(key) ?? NaN, digits);
     return [
-      ["name", `${kind}, ${number("ranks", 0)} ranks`],
+      ["name", `${kind}, ${link || `${number("ranks", 0)} ranks`}`],
       ["", `${RanksBandwidth.bytes(of("message_bytes") ?? NaN)} in ${number("latency_us", 1)} µs`],
       [
         "",
         `${number("busbw_gb_s", 3)} GB/s on the bus${share == null ? "" : `, ${Show.number(share, 1)} % of the links`}`,
       ],
+      ["", slower == null ? "" : `${number("times_slower", 2)} times as long as on others${isSlow ? ": slow" : ""}`],
       ["dim", `collective ${of("collective")}${step == null ? "" : `, step ${step}`}`],
     ];
   }

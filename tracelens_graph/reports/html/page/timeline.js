@@ -31,9 +31,13 @@ const MOST_LISTED = 1000;
 const NEAR = 3;
 const MOST_TRIED = 5000;
 
-// What is seen first: all, or the GPU's work where a long recording has it in a small part.
+// What is seen first: steps of a server, else all, or the GPU's work where a long recording has it in a small part.
 /** @param {Trace} trace @returns {Span} */
-const firstSeen = ({ low, high, first, start, dur }) => {
+const firstSeen = ({ low, high, first, start, dur, body }) => {
+  if (body.seen_first) {
+    const [begin, end] = body.seen_first;
+    return { from: begin - 0.02 * (end - begin), to: end + 0.02 * (end - begin) };
+  }
   let [from, to] = [Infinity, -Infinity];
   for (let e = first.gpu; e < first.idle; e++) {
     from = Math.min(from, start[e]);

@@ -289,6 +289,8 @@ interface ReportBody extends TablesBody {
   roofline: RooflineData;
   drawn: { events: number; instants: number; left_out: Record<string, number> };
   lead_ns: number;
+  // Start and end of what the timeline shows at first, ns; null for all of the trace.
+  seen_first: [number, number] | null;
   classes: string[];
   // Class of GPU work -> the categories that it stands for.
   categories: Record<string, string>;
@@ -409,10 +411,12 @@ type Point = (number | null)[];
 
 interface BandwidthsData {
   keys: string[];
-  kinds: { kind: string; points: Point[] }[];
+  kinds: { kind: string; points: Point[]; links: number[]; slow: number[] }[];
   peaks: number[];
   device: string | null;
   notes: string[];
+  // Row, column, size, messages, GB/s, times slower than others, slow or not.
+  pairs: { ranks: number[]; cells: [number, number, number, number, number | null, number | null, number][]; notes: string[] };
 }
 
 interface StepData {

@@ -1,0 +1,98 @@
+"""Jobs with planted culprits, and what the first screen has to say of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from simulated_jobs import Cause, Job
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A job and its culprits.
+
+    Attributes:
+        job: the job.
+        ranks: the culprits: each of them is named, and no other rank is.
+        words: what else has to stand on the first screen, in any case of letters.
+    """
+
+    job: Job
+    ranks: tuple[int, ...] = ()
+    words: tuple[str, ...] = ()
+
+
+def _host(kind: str, *ranks: int, us: float = 3000, **more: object) -> Cause:
+    return Cause(kind, ranks, us=us, **more)  # type: ignore[arg-type]
+
+
+LOADER = _host("data_loader", 3)
+TWO = (_host("data_loader", 2), _host("python", 5, us=2500))
+PIPELINE = Job(ranks=16, per_host=4, tensor=2, pipeline=4, clocks_us=(0, 5000, -3000, 200))
+
+PLANTED: Mapping[str, Planted] = {
+    "healthy": Planted(Job()),
+    "healthy_jitter": Planted(Job(jitter=0.05, steps=8)),
+    "healthy_of_two_hosts": Planted(Job(ranks=16, clocks_us=(0, 41_000), jitter=0.03)),
+    "healthy_fsdp": Planted(Job(style="fsdp", jitter=0.03)),
+    "healthy_experts": Planted(Job(style="moe", jitter=0.03)),
+    "healthy_tensor": Planted(Job(tensor=4, jitter=0.03)),
+    "healthy_pipeline": Planted(PIPELINE),
+    "healthy_gloo": Planted(Job(gloo=True, ranks=4, jitter=0.03)),
+    "two_ranks": Planted(Job(ranks=2, causes=(_host("data_loader", 1),)), (1,), ("data loader",)),
+    "loader": Planted(Job(causes=(LOADER,)), (3,), ("data loader",)),
+    "loader_without_stacks": Planted(Job(causes=(LOADER,), stacks=False), (3,), ("data loader",)),
+    "python": Planted(Job(causes=(_host("python", 6),)), (6,), ("python", "gc.py")),
+    "allocation": Planted(Job(causes=(_host("allocation", 0),)), (0,), ("allocation",)),
+    "clock": Planted(Job(causes=(Cause("slower_kernels", (4,), factor=1.3),)), (4,), ("slower kernels",)),
+    "inputs": Planted(Job(causes=(Cause("other_inputs", (1,), factor=1.4),)), (1,), ("other inputs",)),
+    "more_work": Planted(Job(causes=(Cause("more_gpu_work", (7,), us=900),)), (7,), ("more gpu work",)),
+    "two_culprits": Planted(Job(causes=TWO), (2, 5), ("data loader", "python")),
+    "two_alike": Planted(Job(causes=(_host("data_loader", 2, 5),)), (2, 5), ("data loader",)),
+    "two_clocks": Planted(Job(ranks=16, causes=(Cause("slower_kernels", (4, 9), factor=1.3),)), (4, 9)),
+    "slow_host": Planted(
+        Job(ranks=16, per_host=4, causes=(Cause("slower_kernels", (4, 5, 6, 7), factor=1.25),)), (4, 5, 6, 7),
+        ("host 1", "slower kernels"),
+    ),
+    "half_of_hosts": Planted(
+        Job(per_host=4, causes=(_host("data_loader", 4, 5, 6, 7),)), (4, 5, 6, 7), ("host 1", "data loader")
+    ),
+    "slow_stage": Planted(
+        Job(ranks=8, per_host=2, pipeline=4, causes=(Cause("slower_kernels", (4, 5), factor=1.4),)), (4, 5), ("stage",)
+    ),
+    "rank_in_pipeline": Planted(
+        Job(ranks=16, per_host=4, pipeline=4, causes=(_host("python", 6, us=1500),)), (6,), ("python",)
+    ),
+    "tensor_group": Planted(
+        Job(ranks=16, tensor=4, per_host=4, causes=(Cause("slower_kernels", (8, 9, 10, 11), factor=1.3),)),
+        (8, 9, 10, 11), ("slower kernels",),
+    ),
+    "rank_in_tensor_group": Planted(Job(tensor=4, causes=(Cause("slower_kernels", (5,), factor=1.3),)), (5,)),
+    "fsdp": Planted(Job(style="fsdp", causes=(Cause("slower_kernels", (2,), factor=1.3),)), (2,)),
+    "fsdp_loader": Planted(Job(style="fsdp", causes=(LOADER,)), (3,), ("data loader",)),
+    "experts": Planted(Job(style="moe", causes=(Cause("other_inputs", (6,), factor=1.5),)), (6,)),
+    "moves": Planted(
+        Job(steps=8, causes=(_host("python", *range(8), moves=True),)), tuple(range(8)), ("python", "gc.py", "in turn")
+    ),
+    "loader_moves": Planted(
+        Job(steps=8, causes=(_host("data_loader", 1, 4, 6, moves=True),)), (1, 4, 6), ("data loader",)
+    ),
+    "one_step": Planted(Job(steps=8, causes=(_host("data_loader", 5, us=6000, steps=(4,)),)), (5,), ("step 7",)),
+    "missing_file": Planted(Job(causes=(LOADER,), missing=(6,)), (3,), ("data loader",)),
+    "foreign_file": Planted(Job(causes=(LOADER,), foreign=(6,)), (3,), ("rank 6",)),
+    "cut_file": Planted(Job(causes=(LOADER,), cut=(6,)), (3,), ("rank 6",)),
+    "begins_late": Planted(Job(causes=(LOADER,), begins={6: 2}), (3,), ("data loader",)),
+    "ends_early": Planted(Job(causes=(LOADER,), ends={6: 2}), (3,), ("data loader",)),
+    "lost_kernels": Planted(Job(causes=(LOADER,), lost={6: 2, 1: 1}), (3,), ("data loader",)),
+    "gloo": Planted(Job(gloo=True, ranks=4, causes=(_host("python", 2),)), (2,), ("python",)),
+    "gloo_missing": Planted(Job(gloo=True, causes=(_host("data_loader", 2),), missing=(7,)), (2,), ("data loader",)),
+    "many": Planted(Job(ranks=64, steps=3, causes=(_host("data_loader", 17),), missing=(40,), lost={3: 1}), (17,)),
+    "many_hosts": Planted(
+        Job(ranks=64, steps=3, lost={3: 1}, causes=(Cause("slower_kernels", tuple(range(24, 32)), factor=1.2),)),
+        tuple(range(24, 32)), ("host 3",),
+    ),
+    "last_by_little": Planted(Job(biases={5: 0.004}, jitter=0.0005, steps=8), (), ("rank 5",)),
+    "old_profiler": Planted(Job(causes=(LOADER,), args=False, sequences=False, hosts=False), (3,), ("data loader",)),
+}  # fmt: skip
+"""Name of a job -> it."""
