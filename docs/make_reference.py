@@ -144,6 +144,7 @@ _OF_RANKS = (
     "culprits",
     "late_ranks",
     "late_arrivals",
+    "slowdown",
 )
 OTHER_TABLES = {
     "attribution": ("tracelens-graph attribution TRACE --level module", 'tlg.attribution(g, level="module")'),

@@ -50,6 +50,8 @@ def _method(name: str, function: Any) -> list[str]:
         if one.kind is one.KEYWORD_ONLY and "*" not in shown:
             shown.append("*")
         shown.append(f"{one.name}: {one.annotation} = {one.default!r}")
+    if not any(one.startswith("top:") for one in shown):
+        shown += [*(["*"] if "*" not in shown else []), "top: int = 0"]
     answers = (inspect.getdoc(function) or "").splitlines()[0]
     return [f"    def {name}({', '.join(shown)}) -> Table:", f'        """{answers}"""', ""]
 

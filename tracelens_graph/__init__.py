@@ -29,6 +29,7 @@ _NAMES = {
     "analyses.questions": "QUESTIONS Question",
     "analyses.ranks.job": "collectives rank_tables",
     "analyses.report.report_tables": "ReportOptions report_tables",
+    "analyses.stragglers.slowdown": "slowdown",
     "api": "diff from_networkx load load_set",
     "categories.kernels": "KernelRule",
     "categories.ops": "OpRules Rule",

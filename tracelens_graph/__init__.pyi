@@ -74,6 +74,7 @@ from tracelens_graph.analyses.serving.costs import step_costs as step_costs
 from tracelens_graph.analyses.serving.iterations import iterations as iterations
 from tracelens_graph.analyses.serving.phases import phases as phases
 from tracelens_graph.analyses.serving.phases import steady_state as steady_state
+from tracelens_graph.analyses.stragglers.slowdown import slowdown as slowdown
 from tracelens_graph.analyses.structure.layers import odd_layers as odd_layers
 from tracelens_graph.analyses.structure.structure import outliving_events as outliving_events
 from tracelens_graph.analyses.structure.structure import path_to_python as path_to_python

@@ -88,6 +88,7 @@ _OTHERS = {
     "analyses.critical_path.what_if": "what_if",
     "analyses.kernels.short_kernels": "short_kernel_histogram",
     "analyses.stragglers.late_causes": "late_arrivals late_ranks",
+    "analyses.stragglers.slowdown": "slowdown",
     "analyses.stragglers.lateness": "culprits",
     "analyses.ops.top_ops": "top_ops",
     "analyses.performance.roofline_points": "below_roof",

@@ -256,6 +256,17 @@ def test_what_is_cut_is_seen(name: str, width: int, shown: str) -> None:
     assert fitted(name, width) == shown
 
 
+@pytest.mark.parametrize(
+    "frame",
+    ["a/modeling_qwen2.py(68): apply_rotary_pos_emb", "modeling_qwen2.py:68 apply_rotary_pos_emb", "x.py(68): f" * 6],
+)
+def test_a_frame_that_is_cut_keeps_its_line(frame: str) -> None:
+    for width in range(1, 60):
+        shown = fitted(frame, width)
+        assert len(shown) <= width
+        assert width < 10 or "68" in shown, (width, shown)
+
+
 HOSTILE = pytest.mark.parametrize(
     "part",
     ["<", ">", "(", "a<", "<a,", "a::", " ", " :: ", "(anonymous namespace)", "{lambda", "Kernel<", "_Z9kentryI", "1",

@@ -69,6 +69,17 @@ def test_every_question_is_a_method() -> None:
         assert question.several == (question.theme in SEVERAL), name
 
 
+def test_every_method_takes_a_number_of_rows() -> None:
+    g = tlg.load(small_trace())
+    whole = g.kernel_summary()
+    assert len(whole) > 1
+    assert g.kernel_summary(top=1).records() == whole.records()[:1]
+    assert g.kernel_summary(top=0).records() == whole.records()
+    for wrong in (-1, "two"):
+        with pytest.raises(tlg.TraceLensGraphError):
+            g.kernel_summary(top=wrong)
+
+
 def test_methods_answer_as_questions_do() -> None:
     g = tlg.load(small_trace())
     for name, question in tlg.QUESTIONS.items():

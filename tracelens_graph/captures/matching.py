@@ -6,7 +6,6 @@ with the captured calls once, and each different replay with the reference, stre
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -356,16 +355,13 @@ def _bounds(events: Codes, places: Codes) -> tuple[Rows, Rows]:
 
 def _first_places(events: Codes, places: Codes) -> Rows | None:
     """The first place of each event behind that of the event before; None if the events are not all in order there."""
-    at: dict[int, list[int]] = {}
-    for place, token in enumerate(places.tolist()):
-        at.setdefault(token, []).append(place)
-    found, last = [], -1
-    for token in events.tolist():
-        own = at.get(token, [])
-        if (behind := bisect_right(own, last)) == len(own):
-            return None
-        last = own[behind]
-        found.append(last)
+    among, found, last = places.tolist(), [], -1
+    try:
+        for token in events.tolist():
+            last = among.index(token, last + 1)
+            found.append(last)
+    except ValueError:
+        return None
     return np.array(found, np.int64)
 
 

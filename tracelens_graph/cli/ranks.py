@@ -31,7 +31,7 @@ from tracelens_graph.cli.shown import TABLE, Shown, book, of_table, print_lines,
 from tracelens_graph.cli.traces import load_set, ranks_in, say, traces_named
 from tracelens_graph.cli.windows import Window, WindowChoice
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.utils.texts import file_name
+from tracelens_graph.utils.texts import file_name, wrapped
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.ranks.job import Job
@@ -51,8 +51,9 @@ def ranks(
         list[str] | None,
         option(
             metavar="CHANGE",
-            help="How long it would be with collectives=2 (twice as fast), allreduce=2, op:aten::mm=2, or repair=RANK "
-            "(its number, or the name of its trace); may be given again.",
+            help="How long it would be with repair=RANK (its number or name, stage2, host0, all), scale=KERNELS:0.5, "
+            "remove=FUNCTION (of the host), bandwidth=GROUP:2, overlap=COLLECTIVE, collectives=2 (twice as fast), "
+            "allreduce=2 or op:aten::mm=2; may be given again.",
         ),
     ] = None,
     recorded_clocks: Annotated[
@@ -94,6 +95,8 @@ def ranks(
 
     Example: tracelens-graph ranks traces/ --path --step 4
 
+    A parquet file with one row per operation of a pipelined job has its slowdown against even work shown.
+
     Example: tracelens-graph ranks traces/ --fail-if 'exposed_waiting_percent > 10'
     """
     from tracelens_graph.analyses.ranks.job import LATE_TABLES
@@ -129,6 +132,12 @@ def ranks(
             f"{files[0]}: one file, named {len(traces)} times; ranks are compared with one another, so name all of a "
             "job"
         )
+    if files[0].endswith(OPERATIONS):
+        refuse(
+            (len(files) > 1 or window != WindowChoice(), f"{files[0]}: operations of a job are one file, taken whole")
+        )
+        answer_operations(files[0], table, top, outputs)
+        return
     job, ranked = _job(files, window, device, not recorded_clocks, scheduler, is_theirs)
     conditions = gate.of_ranks(conditions, ranked)
     if is_theirs:
@@ -143,6 +152,23 @@ def ranks(
             print_lines(answer.screen())
         outputs.write(answer, FORMS, job.tables)
     gate.judge(conditions, job.table, ranked)
+
+
+OPERATIONS = ".parquet"
+"""How the names of files end that hold operations of a job, as ByteDance publishes them."""
+
+
+def answer_operations(file: str, table: str | None, top: int | None, outputs: Outputs) -> None:
+    """Show how much slower a job of which operations are known is than with even work."""
+    from tracelens_graph.analyses.stragglers.slowdown import slowdown
+
+    found = slowdown(file)
+    refuse((table not in (None, "slowdown"), f"{file}: of operations there is one table, slowdown"))
+    outputs.check(TABLE, "a table", has_folder=False)
+    if table is None and outputs.to_screen:
+        wide = screen()
+        print_lines([*wrapped(found.line(), wide.width, "  "), "", *found.heat_map().text(*wide).splitlines(), ""])
+    print_table(for_people(found.table(), top), outputs)
 
 
 def _job(

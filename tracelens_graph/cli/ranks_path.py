@@ -31,12 +31,13 @@ TABLES = (
 )  # fmt: skip
 """Tables that need whole traces."""
 _ROWS_FOR_PEOPLE = 20
-_REPAIR = "repair="
+_FEW_FILES = 8
+_NUMBER = re.compile(r"[0-9]+\.?[0-9]*|\.[0-9]+")
 _CHANGE = re.compile(r"(?P<what>.+)=(?P<value>[0-9.]+)")
 
 
 def changes_of(texts: Sequence[str]) -> list[dict[str, Any]]:
-    """What `--what-if` asks for, one at a time: `collectives=2`, `allreduce=2`, `op:aten::mm=2` or `repair=RANK`.
+    """What `--what-if` asks for, one at a time: `repair=RANK`, `scale=KERNELS:0.5`, `collectives=2`, ...
 
     Raises:
         typer.BadParameter: a text is none of these.
@@ -45,21 +46,24 @@ def changes_of(texts: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _change(text: str) -> dict[str, Any]:
-    if text.startswith(_REPAIR) and len(text) > len(_REPAIR):
-        return {"repair": text[len(_REPAIR) :]}
+    edit, _, given = text.partition("=")
+    if edit in ("repair", "remove", "overlap") and given:
+        return {edit: given}
+    if edit in ("scale", "bandwidth"):
+        name, _, times = given.rpartition(":")
+        if name and _NUMBER.fullmatch(times):
+            return {edit: {name: float(times)}}
     match = _CHANGE.fullmatch(text)
-    try:
-        value = float(match["value"]) if match else 0.0
-    except ValueError:
-        value = 0.0
-    if not match or value <= 0:
+    factor = float(match["value"]) if match and _NUMBER.fullmatch(match["value"]) else 0.0
+    if not match or factor <= 0:
         raise typer.BadParameter(
-            f"--what-if {text!r}: say collectives=2, allreduce=2, op:aten::mm=2 (so many times as fast), or repair=RANK"
+            f"--what-if {text!r}: say collectives=2, allreduce=2, op:aten::mm=2 (so many times as fast), repair=RANK, "
+            "scale=KERNELS:0.5, remove=FUNCTION, bandwidth=GROUP:2, or overlap=COLLECTIVE"
         )
     what = match["what"]
     if what == "collectives":
-        return {"collectives": value}
-    return {"ops": {what[3:]: value}} if what.startswith("op:") else {"collectives": {what: value}}
+        return {"collectives": factor}
+    return {"ops": {what[3:]: factor}} if what.startswith("op:") else {"collectives": {what: factor}}
 
 
 def answer_path(
@@ -74,6 +78,8 @@ def answer_path(
         outputs.check(FORMS, "a critical path (--path, --what-if)")
     # A step of a path begins where that before it ended, on whatever rank: it is no window of a trace.
     files, step = traces_named(traces), asked.step
+    if step is not None and len(files) > _FEW_FILES:
+        asked.window.of_each(load_set(files[:1]))  # a step that is not there is an error before all files are read
     ranks = ranks_in(load_set(files, scheduler=scheduler))
     _check_gpu_work(files, ranks, asked)
     conditions = gate.of_ranks(conditions, ranks)

@@ -12,6 +12,8 @@ from inspect import signature
 from types import MethodType
 from typing import Any
 
+import numpy as np
+
 from tracelens_graph.graph.core import Core
 from tracelens_graph.registry import HOMES, Home
 from tracelens_graph.tables.table import Table
@@ -33,12 +35,20 @@ class _Asked:
 
 
 def _checked(function: Callable[..., Table], name: str) -> Callable[..., Table]:
-    """A function that answers a question, with the errors of the command line for parameters that cannot be."""
-    from tracelens_graph.analyses.questions import QUESTIONS
+    """A function that answers a question, with the errors of the command line for parameters that cannot be.
+
+    Where the question itself has no `top`, that many of the first rows are given, and all for 0.
+    """
+    from tracelens_graph.analyses.questions import QUESTIONS, Parameter
+
+    names = list(signature(function).parameters)[1:]
 
     @wraps(function)
     def answer(asked: object, *args: Any, **given: Any) -> Table:
-        names = list(signature(function).parameters)[1:]
+        if "top" in given and "top" not in names:
+            Parameter("top", (int,), 0).check(top := given.pop("top"))
+            found = answer(asked, *args, **given)
+            return found.take(np.arange(len(found))[: top or None])
         for parameter, value in (*zip(names, args, strict=False), *given.items()):
             if parameter in QUESTIONS[name].parameters:
                 QUESTIONS[name].parameters[parameter].check(value)

@@ -12,199 +12,199 @@ from tracelens_graph.tables.table import Table
 class OfTrace:
     """The questions about one trace, but for those whose names are parts of a graph: these are functions alone."""
 
-    def gpu_timeline(self, linked_only: bool = False, micro_idle_us: float | None = None, by_recompute: bool = False) -> Table:
+    def gpu_timeline(self, linked_only: bool = False, micro_idle_us: float | None = None, by_recompute: bool = False, *, top: int = 0) -> Table:
         """Where the GPU's time went, all devices and streams pooled."""
 
-    def step_summary(self, top_ops: int = 3) -> Table:
+    def step_summary(self, top_ops: int = 3, *, top: int = 0) -> Table:
         """One row per step (`ProfilerStep#n`) of every process, in the order of their starts."""
 
-    def step_breakdown(self) -> Table:
+    def step_breakdown(self, *, top: int = 0) -> Table:
         """What each step's time went to, every moment of it once, and the mean over steps."""
 
-    def exposed_communication(self) -> Table:
+    def exposed_communication(self, *, top: int = 0) -> Table:
         """How long collectives ran, and for how long no computation ran beside them, the longest first."""
 
-    def stream_overlap(self, device: int | None = None, stream_a: int | None = None, stream_b: int | None = None) -> Table:
+    def stream_overlap(self, device: int | None = None, stream_a: int | None = None, stream_b: int | None = None, *, top: int = 0) -> Table:
         """How long two streams of a device work at once; times are lengths of unions of intervals."""
 
-    def coll_analysis(self) -> Table:
+    def coll_analysis(self, *, top: int = 0) -> Table:
         """Communication kernels by process group, collective, type, size and stream, the greatest sum first."""
 
-    def copy_bandwidth(self, points: int = 20) -> Table:
+    def copy_bandwidth(self, points: int = 20, *, top: int = 0) -> Table:
         """Bytes that copies and fills move per time, by device and direction."""
 
     def idle_gaps(self, device: int | None = None, min_us: float = 1, top: int = 20) -> Table:
         """The longest gaps in which a device did nothing, and what the launching thread did meanwhile."""
 
-    def idle_causes(self) -> Table:
+    def idle_causes(self, *, top: int = 0) -> Table:
         """Idle time of the GPU by cause; the causes add up to it exactly."""
 
-    def iterations(self) -> Table:
+    def iterations(self, *, top: int = 0) -> Table:
         """One row per iteration of a server, by process and start."""
 
-    def phases(self) -> Table:
+    def phases(self, *, top: int = 0) -> Table:
         """One row per phase of a server's iterations, and one for GPU work launched in none."""
 
-    def steady_state(self, num_steps: int = 32) -> Table:
+    def steady_state(self, num_steps: int = 32, *, top: int = 0) -> Table:
         """The steady state of a server: the longest run of steps with about as many requests as it ever has."""
 
-    def step_costs(self) -> Table:
+    def step_costs(self, *, top: int = 0) -> Table:
         """Fixed cost of a step, and cost of each token, request and token of context, by phase: least squares."""
 
-    def ops_summary_by_category(self, linked_only: bool = False, *, recompute: bool = False, by_module: bool = False, call_stack: bool = False) -> Table:
+    def ops_summary_by_category(self, linked_only: bool = False, *, recompute: bool = False, by_module: bool = False, call_stack: bool = False, top: int = 0) -> Table:
         """GPU time per category of operation, the greatest first."""
 
-    def ops_summary(self, linked_only: bool = False, *, recompute: bool = False, by_module: bool = False, call_stack: bool = False) -> Table:
+    def ops_summary(self, linked_only: bool = False, *, recompute: bool = False, by_module: bool = False, call_stack: bool = False, top: int = 0) -> Table:
         """GPU time per name of operation, the greatest first."""
 
-    def ops_unique_args(self, linked_only: bool = False, *, first_occurrence: bool = False, call_stack: bool = False, overlapping: bool = False, recompute: bool = False, by_kernel_count: bool = False, by_module: bool = False, as_recorded: bool = False) -> Table:
+    def ops_unique_args(self, linked_only: bool = False, *, first_occurrence: bool = False, call_stack: bool = False, overlapping: bool = False, recompute: bool = False, by_kernel_count: bool = False, by_module: bool = False, as_recorded: bool = False, top: int = 0) -> Table:
         """GPU time per operation, thread and set of arguments, the greatest first."""
 
-    def op_times(self) -> Table:
+    def op_times(self, *, top: int = 0) -> Table:
         """Time of ops by name, those with most GPU time of their own first, then those with most host time of their own."""
 
-    def op_signatures(self, op: str | None = None) -> Table:
+    def op_signatures(self, op: str | None = None, *, top: int = 0) -> Table:
         """Cost, rates and share of the roofline for each set of arguments of an op, the greatest time first."""
 
-    def modules_of_signature(self, op: str | None = None, input_dims: str | None = None) -> Table:
+    def modules_of_signature(self, op: str | None = None, input_dims: str | None = None, *, top: int = 0) -> Table:
         """The modules that hold the GPU work of an op with certain sizes of inputs, the greatest time first."""
 
-    def forward_backward(self) -> Table:
+    def forward_backward(self, *, top: int = 0) -> Table:
         """GPU time of ops in the forward pass against that of their backward passes."""
 
-    def instruction_costs(self) -> Table:
+    def instruction_costs(self, *, top: int = 0) -> Table:
         """What instructions that ran cost for each run, by our rules and by XLA's, those with the most FLOPs first."""
 
-    def kernel_summary(self, kernel_categories: bool = False) -> Table:
+    def kernel_summary(self, kernel_categories: bool = False, *, top: int = 0) -> Table:
         """Durations of kernels per launching op, kernel name and stream, the greatest sum first."""
 
-    def kernel_category_summary(self) -> Table:
+    def kernel_category_summary(self, *, top: int = 0) -> Table:
         """Time by launching op and category of its kernels, and the share of the category in the op's kernel time."""
 
-    def kernel_category_detail(self) -> Table:
+    def kernel_category_detail(self, *, top: int = 0) -> Table:
         """Kernels by launching op, category and name; ops, categories and names with most time first."""
 
-    def category_shares(self) -> Table:
+    def category_shares(self, *, top: int = 0) -> Table:
         """GPU time by kind of kernel, the greatest first; copies and fills in rows of their own."""
 
-    def kernels_by_tile(self, dtype: str | None = None, tile_m: int | None = None, tile_n: int | None = None) -> Table:
+    def kernels_by_tile(self, dtype: str | None = None, tile_m: int | None = None, tile_n: int | None = None, *, top: int = 0) -> Table:
         """Kernels whose names hold a tile or a type, by these, the greatest time first."""
 
-    def copies(self) -> Table:
+    def copies(self, *, top: int = 0) -> Table:
         """Copies and fills by name and size, the greatest time first."""
 
-    def graph_launches(self) -> Table:
+    def graph_launches(self, *, top: int = 0) -> Table:
         """Launches of captured graphs by what they replay, the greatest time first."""
 
-    def kernel_occupancy(self) -> Table:
+    def kernel_occupancy(self, *, top: int = 0) -> Table:
         """Kernels by name with how well they fill the device, the greatest time first."""
 
-    def device_use(self) -> Table:
+    def device_use(self, *, top: int = 0) -> Table:
         """How well each device is used, over the time of the steps."""
 
-    def short_kernels_summary(self, threshold_us: float = 10, linked_only: bool = False, by_arguments: bool = True) -> Table:
+    def short_kernels_summary(self, threshold_us: float = 10, linked_only: bool = False, by_arguments: bool = True, *, top: int = 0) -> Table:
         """Short kernels by name, parent and the parent's arguments, the greatest sum first."""
 
-    def runtime_summary(self) -> Table:
+    def runtime_summary(self, *, top: int = 0) -> Table:
         """Host time, GPU work and launch delay per name of runtime or driver call, the longest on the host first."""
 
-    def launch_delay(self, by: Literal['op', 'call'] = 'op') -> Table:
+    def launch_delay(self, by: Literal['op', 'call'] = 'op', *, top: int = 0) -> Table:
         """From a launch call to the start of its first GPU event, by op or by launch call."""
 
-    def queues(self, capacity: int = 1024) -> Table:
+    def queues(self, capacity: int = 1024, *, top: int = 0) -> Table:
         """The queue of each stream, the longest first: its length, how long work waits in it, and how long it is full."""
 
-    def queue_length(self, capacity: int = 1024, points: int = 20) -> Table:
+    def queue_length(self, capacity: int = 1024, points: int = 20, *, top: int = 0) -> Table:
         """The length of the queue of each stream over time; see `queues`."""
 
-    def unlaunched_gpu_time(self) -> Table:
+    def unlaunched_gpu_time(self, *, top: int = 0) -> Table:
         """GPU work whose launch is not in the trace, by name."""
 
-    def unlinked(self) -> Table:
+    def unlinked(self, *, top: int = 0) -> Table:
         """How much of each stream's time is charged to nobody, its launch not being in the trace; the most first."""
 
-    def replays(self) -> Table:
+    def replays(self, *, top: int = 0) -> Table:
         """Replays of captured graphs, by graph and how they were joined; of a trace that was joined with captures."""
 
-    def identified_kernels(self, by: str = 'layer') -> Table:
+    def identified_kernels(self, by: str = 'layer', *, top: int = 0) -> Table:
         """Replayed kernels by what they were identified as: layer, block and role; layers in their order."""
 
-    def unified_perf_summary(self, linked_only: bool = False, *, arch: Architecture | None = None, recompute: bool = False, call_stack: bool = False, python_frames: bool = True, as_recorded: bool = False) -> Table:
+    def unified_perf_summary(self, linked_only: bool = False, *, arch: Architecture | None = None, recompute: bool = False, call_stack: bool = False, python_frames: bool = True, as_recorded: bool = False, top: int = 0) -> Table:
         """Cost and rates per op and arguments, each GPU event in one row, the greatest time first."""
 
-    def model_flops(self, arch: Architecture | str | None = None) -> Table:
+    def model_flops(self, arch: Architecture | str | None = None, *, top: int = 0) -> Table:
         """Model FLOPs utilisation of each step, and of all together."""
 
-    def unmodelled(self) -> Table:
+    def unmodelled(self, *, top: int = 0) -> Table:
         """GPU time that no performance model covers, by operation and reason, the greatest first."""
 
-    def kernel_counters(self) -> Table:
+    def kernel_counters(self, *, top: int = 0) -> Table:
         """Counters of CUPTI's range profiler by kernel, op and counter, in the order of the first ranges."""
 
-    def opportunities(self, arch: Architecture | str | None = None) -> Table:
+    def opportunities(self, arch: Architecture | str | None = None, *, top: int = 0) -> Table:
         """Where time could be won, by every rule of `rules.RULES`, the most first."""
 
-    def kernel_sequences(self, contains: str = '', min_kernels: int = 2) -> Table:
+    def kernel_sequences(self, contains: str = '', min_kernels: int = 2, *, top: int = 0) -> Table:
         """Sequences of GPU events below calls of ops and modules, those with most GPU time first."""
 
-    def attribution(self, level: str = 'op', name: str | re.Pattern[str] | None = None) -> Table:
+    def attribution(self, level: str = 'op', name: str | re.Pattern[str] | None = None, *, top: int = 0) -> Table:
         """GPU time per name at one level of the graph."""
 
-    def host_times(self, by: Literal['op', 'function', 'line', 'module', 'thread'] = 'op') -> Table:
+    def host_times(self, by: Literal['op', 'function', 'line', 'module', 'thread'] = 'op', *, top: int = 0) -> Table:
         """Host time by name at a level, the greatest time of its own first; that of threads in the background last."""
 
-    def modules(self) -> Table:
+    def modules(self, *, top: int = 0) -> Table:
         """GPU time of every nn.Module, one row per module in the order of the module tree, with its own part of it."""
 
-    def gpu_time_under(self, under: int | str | None = None) -> Table:
+    def gpu_time_under(self, under: int | str | None = None, *, top: int = 0) -> Table:
         """GPU time below a node by what is right below it: one step on the way down."""
 
-    def python_lines(self, without: str | None = None) -> Table:
+    def python_lines(self, without: str | None = None, *, top: int = 0) -> Table:
         """Lines of Python and the GPU time that comes from them: of each GPU event the innermost line of the user."""
 
-    def repeated_subtrees(self, kind: str | None = None, min_count: int = 2) -> Table:
+    def repeated_subtrees(self, kind: str | None = None, min_count: int = 2, *, top: int = 0) -> Table:
         """Parts of the call tree that run again and again, the greatest time first."""
 
-    def path_to_python(self, uid: int | None = None) -> Table:
+    def path_to_python(self, uid: int | None = None, *, top: int = 0) -> Table:
         """The calls that lead from a GPU event up to the line of Python it comes from."""
 
-    def unusual_kernels(self, min_calls: int = 5) -> Table:
+    def unusual_kernels(self, min_calls: int = 5, *, top: int = 0) -> Table:
         """Kernels that a single call of an op runs, and no other call of that op, the greatest time first."""
 
-    def recomputed_share(self) -> Table:
+    def recomputed_share(self, *, top: int = 0) -> Table:
         """GPU time of recomputation of activations by op and module, the greatest first."""
 
-    def outliving_events(self) -> Table:
+    def outliving_events(self, *, top: int = 0) -> Table:
         """Calls that end after the call that they started in, by kind and name, the most frequent first."""
 
-    def odd_layers(self, min_layers: int = 3, kernels: bool = True) -> Table:
+    def odd_layers(self, min_layers: int = 3, kernels: bool = True, *, top: int = 0) -> Table:
         """Layers that are not as most of those beside them are, the rarest kind first, and where they depart."""
 
-    def storage_kernels(self, storage: str | None = None) -> Table:
+    def storage_kernels(self, storage: str | None = None, *, top: int = 0) -> Table:
         """Kernels, copies and fills of ops that made, read or wrote tensors of a storage, in the order of their starts."""
 
-    def bytes_alive(self, points: int = 20) -> Table:
+    def bytes_alive(self, points: int = 20, *, top: int = 0) -> Table:
         """Bytes of storages that are alive at moments in equal distances, by device."""
 
-    def peak_bytes_by_module(self) -> Table:
+    def peak_bytes_by_module(self, *, top: int = 0) -> Table:
         """What is alive when most bytes are, by the module and the outermost op that allocated it, the most bytes first."""
 
     def shared_reads(self, top: int = 20) -> Table:
         """Storages that kernels on several streams of a device read, the most streams first, then the most time."""
 
-    def tensor_makers(self, uid: int | None = None) -> Table:
+    def tensor_makers(self, uid: int | None = None, *, top: int = 0) -> Table:
         """For each tensor that an op reads, who made it, who allocated its memory, and who wrote there last."""
 
     def copy_chains(self, min_copies: int = 2, top: int = 20) -> Table:
         """Copies and casts of what had been copied or cast already, the longest chains first, then the most bytes."""
 
-    def memory_summary(self) -> Table:
+    def memory_summary(self, *, top: int = 0) -> Table:
         """How much memory of each device is in use at the beginning, at most, and at the end."""
 
-    def memory_peak(self) -> Table:
+    def memory_peak(self, *, top: int = 0) -> Table:
         """What is in use when most bytes of a device are, by the module and the outermost op that allocated it."""
 
-    def allocations_by_module(self) -> Table:
+    def allocations_by_module(self, *, top: int = 0) -> Table:
         """What modules allocate, forward and backward, for how long, and what they leave: the most bytes first."""
 
 
@@ -218,7 +218,7 @@ class OfSet:
     def kernel_choices(self, a: str | None = None, b: str | None = None, top: int = 100) -> Table:
         """Where two traces launched different kernels for an op with the same arguments, and what that cost."""
 
-    def ops_only_in_one(self, a: str | None = None, b: str | None = None) -> Table:
+    def ops_only_in_one(self, a: str | None = None, b: str | None = None, *, top: int = 0) -> Table:
         """Names of ops that only one of two traces has, those with the most GPU time first."""
 
     def diff_places(self, a: str | None = None, b: str | None = None, top: int = 100) -> Table:
@@ -230,25 +230,25 @@ class OfSet:
     def layer_differences(self, a: str | None = None, b: str | None = None, top: int = 100) -> Table:
         """Layers of two traces side by side that are not the same, the largest change first."""
 
-    def identified_labels(self, a: str | None = None, b: str | None = None) -> Table:
+    def identified_labels(self, a: str | None = None, b: str | None = None, *, top: int = 0) -> Table:
         """The labels of all GPU events of two traces, as of two platforms or batch sizes, in order of time."""
 
-    def run_history(self, label: str | None = None, run: str | None = None, named: str | None = None) -> Table:
+    def run_history(self, label: str | None = None, run: str | None = None, named: str | None = None, *, top: int = 0) -> Table:
         """How long the GPU took in each of many traces, in the order of a label's values or of pushing."""
 
-    def incomplete_traces(self, run: str | None = None) -> Table:
+    def incomplete_traces(self, run: str | None = None, *, top: int = 0) -> Table:
         """Traces that lack something: those of files that were damaged."""
 
     def rank_collectives(self, run: str | None = None, kind: str | None = None, top: int = 20) -> Table:
         """What each collective of a run cost: waiting, communication, bandwidth, and who came last."""
 
-    def collective_kinds(self, run: str | None = None, kind: str | None = None, by: Literal['size', 'group'] = 'size') -> Table:
+    def collective_kinds(self, run: str | None = None, kind: str | None = None, by: Literal['size', 'group'] = 'size', *, top: int = 0) -> Table:
         """What collectives cost that have something in common, and how long the ranks waited for one another in them."""
 
-    def rank_balance(self, run: str | None = None, kind: str | None = None, late_first: bool = False) -> Table:
+    def rank_balance(self, run: str | None = None, kind: str | None = None, late_first: bool = False, *, top: int = 0) -> Table:
         """How evenly the ranks of a run work, wait and communicate, and whom the others waited for."""
 
-    def critical_path(self, run: str | None = None, step: int | None = None) -> Table:
+    def critical_path(self, run: str | None = None, step: int | None = None, *, top: int = 0) -> Table:
         """What bounded a step of a run over all of its ranks, segment by segment: the segments of `critical_path`."""
 
 

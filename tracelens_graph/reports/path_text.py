@@ -23,6 +23,8 @@ from tracelens_graph.utils.texts import printable, wrapped
 
 _RANKS, _NAMES = 5, 8
 _INDENT = "  "
+_LEAST_ERROR_NS = 100
+"""No replay is known better than to what is shown."""
 _TITLES = {"critical_path_classes": "By class", "critical_path_ranks": "By rank", "critical_path_names": "By work"}
 
 
@@ -84,7 +86,7 @@ def sentence(found: WhatIf) -> str:
     return (
         f"With {found.change}, {subject(found.path)} takes {found.changed_ns / 1e6:,.3f} instead of "
         f"{before / 1e6:,.3f} ms ({'saves' if saved >= 0 else 'costs'} {abs(saved) / 1e6:,.3f} ms, {percent:.1f} %); "
-        f"error at most {found.error_ns / 1e3:,.1f} us{_moved(found)}"
+        f"error at most {max(found.error_ns, _LEAST_ERROR_NS) / 1e3:,.1f} us{_moved(found)}"
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.diagnosis.finding import shown_ms
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.stragglers.lateness import HELD_UP
 from tracelens_graph.graph.trace_set import Ranked
@@ -40,7 +41,7 @@ def screen(job: Job, width: int, color: bool, rows: int | None = None) -> Iterat
     yield from wrapped(printable(head(job)), width, _INDENT)
     yield ""
     yield from (bold(line, color) for line in wrapped(headline(job), width, _INDENT))
-    for line in late_lines(job):
+    for line in (*late_lines(job), *slowdown_lines(job)):
         yield from wrapped(printable(line), width, _INDENT)
     for name, most in (("rank_times", 0), ("collective_kinds", KINDS), ("rank_balance", RANKS)):
         table = job.table(name)
@@ -101,9 +102,21 @@ def late_lines(job: Job) -> list[str]:
     return [*job.slow_links, *([] if job.lateness is None else job.lateness.lines)]
 
 
+def slowdown_lines(job: Job) -> list[str]:
+    """How much slower the job is than with even work; nothing where that is not known."""
+    return [job.slowdown_line] if job.slowdown_line else []
+
+
 def notes(job: Job) -> list[str]:
     """What belongs below the tables of the screen."""
-    return [*([HELD_UP] if len(job.matched) else []), *job.matched.notes]
+    if not len(job.matched):
+        return list(job.matched.notes)
+    culprits = job.lateness.culprits if job.lateness is not None else ()
+    saves = (f"a repair of {one.who} saves at most {shown_ms(one.late_ns)}" for one in culprits[:1])
+    return [
+        next((f"held up ms: delays count again where they delay; {text}" for text in saves), HELD_UP),
+        *job.matched.notes,
+    ]
 
 
 def first_rows(table: Table, most: int) -> Table:
@@ -140,7 +153,12 @@ _ON_PAGE = {"rank_times": "Of a step", "collective_kinds": "Collectives", "rank_
 
 def ranks_json(job: Job) -> str:
     """The ranks as one JSON object: the headline, stragglers, notes, and all tables."""
-    about = {"headline": headline(job), "late": late_lines(job), "notes": job.matched.notes}
+    about = {
+        "headline": headline(job),
+        "late": late_lines(job),
+        "slowdown": job.slowdown_line,
+        "notes": job.matched.notes,
+    }
     return document(job.matched.ranks, about, job.tables())
 
 
@@ -156,7 +174,11 @@ def ranks_markdown(job: Job, rows: int = 20) -> str:
         job: the ranks.
         rows: rows of each table; 0 for all.
     """
-    blocks = [f"## {escape(head(job))}", f"**{escape(headline(job))}**", *map(escape, late_lines(job))]
+    blocks = [
+        f"## {escape(head(job))}",
+        f"**{escape(headline(job))}**",
+        *map(escape, (*late_lines(job), *slowdown_lines(job))),
+    ]
     blocks += [
         f"### {title}\n\n{table_markdown(first_rows(job.table(name), rows))}" for name, title in _ON_PAGE.items()
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from tracelens_graph.utils.texts import cut_end, cut_middle, width_of
+from tracelens_graph.utils.texts import cut_end, cut_middle, tail, width_of
 
 LONGEST = 160
 """Characters of a short name."""
@@ -79,9 +79,11 @@ def fitted(name: str, width: int) -> str:
     >>> fitted("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)", 40)
     'vectorized_elementwise_kernel'
     >>> fitted("sm90_xmma_gemm_bf16bf16_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_kernel__5x_cublas", 40)
-    'sm90_xmma_...tilesize128x128x64...cublas'
+    'sm90_xmma...tilesize128x128x64..._cublas'
     >>> fitted("/usr/lib/python3/site-packages/torch/nn/modules/linear.py(134): forward", 30)
     '.../linear.py(134): forward'
+    >>> fitted("modeling_qwen2.py(68): apply_rotary_pos_emb", 30)
+    'modeling_qwen2.py(68): appl...'
     >>> fitted("aten::convolution_backward", 24)
     '...convolution_backward'
     """
@@ -98,7 +100,7 @@ def fitted(name: str, width: int) -> str:
         name = _CUT + within
     if _FROM_THE_START.match(name):
         return cut_end(name, width)
-    return _around_tile(name, width) or cut_middle(name, width)
+    return _around_tile(name, width) or _up_to_line(name, width) or cut_middle(name, width)
 
 
 _TILE = re.compile(r"(?:MT|tilesize|(?<=_)bt|(?<=_))(\d{2,3}x\d{1,3}(?:x\d{1,3})?)(?:_\d{2,3}x\d{1,2})?(?![\dx])")
@@ -122,6 +124,22 @@ def _around_tile(name: str, width: int) -> str:
     return ""
 
 
+_AT_LINE = re.compile(r"(?:\.\.\./)?(?P<place>[^/]+?\.pyx?(?:\(\d+\)|:\d+))(?::? .*)?", re.DOTALL)
+
+
+def _up_to_line(name: str, width: int) -> str:
+    """A frame of Python with its line, however much of the file or of the function goes; empty for another name."""
+    frame = _AT_LINE.fullmatch(name) if width_of(name) > width > 2 * len(_CUT) else None
+    if frame is None:
+        return ""
+    place = frame["place"]
+    if width_of(place) > width:
+        return _CUT + tail(place, width - len(_CUT))
+    return cut_end(name, width) if width >= width_of(place) + _LEAST_OF_FUNCTION else place
+
+
+_LEAST_OF_FUNCTION = 9
+"""Columns for a function behind its line: a colon, a blank, and no less than four characters of it before a cut."""
 _LEAST_BESIDE = 2
 """Characters of a name that stand before its tile at least."""
 

@@ -67,6 +67,15 @@ def test_a_chain_is_what_one_kernel_could_do() -> None:
     assert one.id == "fusible-chain@Block:add..native_layer_normx3-98e1ef5b"
 
 
+def test_a_result_that_is_given_is_not_read() -> None:
+    x, weights = [64, 512, 1024], [1024]
+    plain, out = (ADD._replace(name="aten::clamp_min", dims=dims) for dims in ([x, []], [x, [], x]))
+    with_out, without = (found("fusible-chain", MM, ADD, one, LAYER_NORM)[0] for one in (out, plain))
+    assert with_out.won_ns == without.won_ns
+    alpha = ADD._replace(dims=[x, weights, []]), ADD._replace(dims=[x, weights, [], x])
+    assert len({found("fusible-chain", MM, GELU, one, LAYER_NORM)[0].won_ns for one in alpha}) == 1
+
+
 @pytest.mark.parametrize(
     "ops",
     [

@@ -53,7 +53,7 @@ def awaited_parts(
     if kind in _EXCHANGE:
         return _partners(members), False
     if kind in _TRANSFER:
-        return _transfer(members), False
+        return _transfer(members, start_ns, end_ns), False
     root = _recorded_root(members)
     guess = root < 0
     if guess:
@@ -87,12 +87,17 @@ def _partners(members: Sequence[Member]) -> np.ndarray | None:
     return awaited
 
 
-def _transfer(members: Sequence[Member]) -> np.ndarray:
-    """Of a transfer: the receiver waits for the sender, who waits only with what no buffer takes."""
+def _transfer(members: Sequence[Member], start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
+    """Of a transfer: the receiver waits for the sender, who need not wait with what a buffer takes.
+
+    One that ended no sooner than its receiver came may have waited all the same, as the kernel of a small message does
+    where no buffer is free.
+    """
     awaited = np.ones((len(members), len(members)), bool)
     for at, one in enumerate(members):
         size = one.node.in_bytes
-        if one.node.kind == "send" and size is not None and size <= BUFFERED_BYTES:
+        left = end_ns[at] < start_ns.max()
+        if one.node.kind == "send" and size is not None and size <= BUFFERED_BYTES and left:
             awaited[at] = False
             awaited[at, at] = True
     return awaited

@@ -15,13 +15,15 @@ import numpy as np
 from tracelens_graph.analyses.critical_path.waits import GpuQueue, waits_of
 from tracelens_graph.analyses.idle.host_states import PROFILER
 from tracelens_graph.analyses.idle.idle import calls_of
-from tracelens_graph.graph.arrays import positions_by
+from tracelens_graph.graph.arrays import is_kind, positions_by
 from tracelens_graph.graph.autograd import autograd_of
+from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.membership import process_of_thread
 from tracelens_graph.graph.recompute import ENGINE
 from tracelens_graph.graph.traversals import host_rows
 from tracelens_graph.schema import Kind
+from tracelens_graph.utils.arrays import Rows
 
 
 class Edge(IntEnum):
@@ -181,7 +183,21 @@ def _unexplained(
     explained[same + 1] = np.maximum(explained[same + 1], queue.end_ns[same])
     np.maximum.at(explained, waiting, queue.end_ns[awaited])
     left = np.flatnonzero(explained < queue.start_ns - UNEXPLAINED_NS)
+    if not len(left):
+        return left, left
     by_end = np.argsort(queue.end_ns, kind="stable")
+    # Nothing is done with what is sent, so a send is the cause only where nothing else ended then.
+    collectives = collectives_of(core)
+    sends = [row for row, at in collectives.of_row.items() if collectives.nodes[at].kind == "send"]
+    others = by_end[~np.isin(queue.rows[by_end], sends)]
+    first = _just_before(core, queue, left, others)
+    rest = np.setdiff1d(left, first[0], assume_unique=True)
+    second = _just_before(core, queue, rest, by_end)
+    return np.concatenate((first[0], second[0])), np.concatenate((first[1], second[1]))
+
+
+def _just_before(core: Core, queue: GpuQueue, left: Rows, by_end: Rows) -> tuple[Rows, Rows]:
+    """Of some GPU work that whose last work of other streams, in the order of ends, ended just before it; and this."""
     at = np.searchsorted(queue.end_ns[by_end], queue.start_ns[left], "right") - 1
     left, other = left[at >= 0], by_end[at[at >= 0]]
     device = core.columns.device[queue.rows]
@@ -263,8 +279,9 @@ def _begin_of_roots(core: Core, rows: np.ndarray) -> np.ndarray:
 def _working_pairs(core: Core, threads: list[int]) -> set[tuple[int, int]]:
     """Pairs of threads of which one waits while the other works: of the forward and of the backward pass.
 
-    Told by ops whose forward and backward sides are linked; without such links by what autograd calls its work, and
-    then the thread of the process that calls most counts as the forward one.
+    Known by ops whose forward and backward sides are linked; without such links by what autograd calls its work, and
+    then the thread of the process that calls most counts as the forward one. Without either, the threads of a process
+    that make their calls in long turns work in turns.
     """
     if len(threads) < 2:
         return set()
@@ -288,4 +305,25 @@ def _working_pairs(core: Core, threads: list[int]) -> set[tuple[int, int]]:
         if forward:
             main = max(forward, key=lambda one: int(calls[one]))
             pairs.add((min(main, thread), max(main, thread)))
+    return pairs or _pairs_in_turns(core, threads, process)
+
+
+_CALLS_A_TURN = 5
+
+
+def _pairs_in_turns(core: Core, threads: list[int], process: np.ndarray) -> set[tuple[int, int]]:
+    """Threads that make their calls in turns with the one of their process that makes most."""
+    c = core.columns
+    calls = np.flatnonzero(is_kind(c.kind, (Kind.RuntimeCall,)) & np.isin(c.thread, threads))
+    calls = calls[np.argsort(c.start_ns[calls], kind="stable")]
+    pairs = set()
+    for _, of in positions_by(process[c.thread[calls]]):
+        by = c.thread[calls[of]].astype(np.int64)
+        count = np.bincount(by)
+        main = int(count.argmax())
+        for thread in np.flatnonzero(count).tolist():
+            both = by[(by == main) | (by == thread)]
+            turns = int(np.count_nonzero(np.diff(both)))
+            if thread != main and count[thread] >= _CALLS_A_TURN * turns / 2:
+                pairs.add((min(main, thread), max(main, thread)))
     return pairs

@@ -5,7 +5,7 @@ A repaired rank is one without its delays: what takes longer on it than on all o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -126,7 +126,7 @@ class Repair:
     notes: list[str] = field(default_factory=list)
 
 
-def repaired(causes: Causes, ordinal: int) -> Repair:
+def repaired(causes: Causes, ordinal: int, among: Sequence[int] = ()) -> Repair:
     """New weights for what is late on a rank, by comparing the same stretches of other ranks.
 
     Stretches are the same if they are at the same place in the same step, and the calls, or GPU events, of the thread
@@ -135,25 +135,27 @@ def repaired(causes: Causes, ordinal: int) -> Repair:
     Args:
         causes: the points of the ranks.
         ordinal: place of the rank among them.
+        among: places of ranks that are repaired together with it, which are no measure for it unless all are.
 
     Raises:
         AnalysisError: there is no other rank.
     """
     if len(causes.traces) < 2:
         raise AnalysisError("what_if: repairing a rank takes other ranks to compare it with")
-    lanes = [_lanes(causes, one) for one in range(len(causes.traces))]
-    own = lanes[ordinal]
+    beside = {ordinal} if len(among) == len(causes.traces) else {ordinal, *among}
+    of_ranks = [lanes(causes, one) for one in range(len(causes.traces))]
+    own = of_ranks[ordinal]
     edges: list[np.ndarray] = []
     weight: dict[str, list[np.ndarray]] = {"least": [], "usual": [], "most": []}
     unlike = set()
     for place, lane in own.items():
-        others = [found for other, one in enumerate(lanes) if other != ordinal
-                  and (found := one.get(place)) is not None and found.names == lane.names]  # fmt: skip
+        others = [same for other, one in enumerate(of_ranks) if other not in beside
+                  and (same := one.get(place)) is not None and same.names == lane.names]  # fmt: skip
         if not others:
             unlike.add(place[0])
             continue
         theirs = np.stack([one.takes for one in others])
-        known = (lane.takes >= 0) & (theirs >= 0).all(axis=0)
+        known = (lane.takes >= 0) & (theirs >= 0).all(axis=0) & (lane.own == [one.own for one in others]).all(axis=0)
         median = np.rint(np.median(theirs, axis=0)).astype(np.int64)
         late = known & (lane.takes > theirs.max(axis=0))
         late &= lane.takes > median * (1 + LATE_SHARE) + LATE_NS
@@ -174,15 +176,26 @@ def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class _Lane:
-    """What a thread or stream of a rank did in a step: names, edges that lead there, and their times (-1: none)."""
+class Lane:
+    """What a thread or stream of a rank did in a step.
+
+    Attributes:
+        names: what the calls or GPU events are called.
+        edge: the edges that bind them.
+        takes: how long these take, ns; -1 where that is no work of the rank alone.
+        own: whether the edges begin on the same thread: what another thread handed over is other work.
+    """
 
     names: list[str]
     edge: np.ndarray
     takes: np.ndarray
+    own: np.ndarray
 
 
-def _lanes(causes: Causes, ordinal: int) -> dict[tuple[int, str, int], _Lane]:
+Lanes = Mapping[tuple[int, str, int], Lane]
+
+
+def lanes(causes: Causes, ordinal: int) -> Lanes:
     """(step, host or GPU, place among the threads or streams) -> what was done there, in the order of time."""
     core, c = causes.core(ordinal), causes.core(ordinal).columns
     points = np.flatnonzero((causes.ordinal == ordinal) & (causes.row >= 0) & (causes.role != Role.begin))
@@ -194,22 +207,25 @@ def _lanes(causes: Causes, ordinal: int) -> dict[tuple[int, str, int], _Lane]:
     runs = causes.role[points] == Role.gpu_end
     takes[host & ~np.isin(kind, (Edge.host, Edge.call))] = -1
     takes[runs & (kind != Edge.run)] = -1
+    same_thread = c.thread[causes.row[causes.before[binding]]] == c.thread[rows]
     communicates = np.zeros(len(points), bool)
     communicates[runs] = gpu_classes(core, rows[runs]) == COMMUNICATION
     takes[communicates] = -1
     step = np.where(host, core.step[rows], core.gpu_step[rows])
+    has_steps = bool((step >= 0).any())
     found = {}
     for what, chosen, lane in (
         ("host", host, c.thread[rows].astype(np.int64)), ("gpu", runs, c.stream[rows] * 4096 + c.device[rows]),
     ):  # fmt: skip
-        of = np.flatnonzero(chosen & (step >= 0))
+        of = np.flatnonzero(chosen & (step >= 0) if has_steps else chosen)
         for mark, in_step in positions_by(step[of]):
-            number = step_number(core.names[c.name[mark]])
+            # Without steps all of a recording counts as one.
+            number = step_number(core.names[c.name[mark]]) if has_steps else 0
             if number is None:
                 continue
             in_step = of[in_step]
             for place, (_, at) in enumerate(positions_by(lane[in_step])):
                 here = in_step[at][np.argsort(causes.time[points[in_step[at]]], kind="stable")]
                 names = [core.names[code] for code in c.name[rows[here]].tolist()]
-                found[number, what, place] = _Lane(names, binding[here], takes[here])
+                found[number, what, place] = Lane(names, binding[here], takes[here], same_thread[here])
     return found

@@ -19,6 +19,7 @@ from tracelens_graph.analyses.idle.idle import calls_of
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
 from tracelens_graph.errors import ChangedTraceError
 from tracelens_graph.graph.arrays import distinct, positions_by
+from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edges import edge_rows
 from tracelens_graph.graph.traversals import launches_of
@@ -153,6 +154,10 @@ def waits_of(core: Core, queue: GpuQueue) -> Waits:
         pairs = _inferred(core, queue, stream_waits, calls.named(_RECORD))
         inferred = int((pairs[1] >= 0).sum())
         device.append(pairs)
+    elif not recorded and not len(stream_waits) and not len(core.depends_on):
+        pairs = _by_order(core, queue)
+        inferred = len(pairs[0])
+        device.append(pairs)
     host += _host_waits(core, queue, calls, recorded_calls)
     depends = core.depends_on
     if len(depends):
@@ -160,6 +165,41 @@ def waits_of(core: Core, queue: GpuQueue) -> Waits:
         place[queue.rows] = np.arange(len(queue.rows))
         device.append((place[depends[:, 0]], place[depends[:, 1]]))
     return Waits(_joined(device), _joined(host), inferred, notes)
+
+
+_LEAST_OFTEN = 3
+
+
+def _by_order(core: Core, queue: GpuQueue) -> Pairs:
+    """Waits of a trace that records none: communication waits for the work launched before it.
+
+    The work launched behind it waits for it where that holds each time that a stream communicates in one kind.
+    """
+    order = queue.by_launch
+    communicates = queue.communicates[order]
+    place = np.arange(len(order))
+    before = np.maximum.accumulate(np.where(communicates, -1, place))
+    behind = np.minimum.accumulate(np.where(communicates, len(order), place)[::-1])[::-1]
+    own = np.flatnonzero(communicates)
+    one, other = order[own[before[own] >= 0]], order[before[own][before[own] >= 0]]
+    follows = queue.end_ns[other] <= queue.start_ns[one]
+    waiting, awaited = [one[follows]], [other[follows]]
+    own = own[behind[own] < len(order)]
+    one, other = order[behind[own]], order[own]
+    follows = queue.start_ns[one] >= queue.end_ns[other]
+    kinds = np.array([_kind_of(core, int(row)) for row in queue.rows[other].tolist()])
+    group = np.unique(queue.lane[other], return_inverse=True)[1], np.unique(kinds, return_inverse=True)[1]
+    for _, of in positions_by(group[0] * (len(kinds) + 1) + group[1]) if len(own) else ():
+        if len(of) >= _LEAST_OFTEN and follows[of].all():
+            waiting.append(one[of])
+            awaited.append(other[of])
+    return np.concatenate(waiting), np.concatenate(awaited)
+
+
+def _kind_of(core: Core, row: int) -> str:
+    collectives = collectives_of(core)
+    at = collectives.of_row.get(row, -1)
+    return collectives.nodes[at].kind if at >= 0 else ""
 
 
 def _joined(pairs: list[Pairs]) -> Pairs:

@@ -6,8 +6,10 @@ weights would be wrong, because another one may become the longest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
@@ -19,16 +21,20 @@ from tracelens_graph.analyses.critical_path.points import Edge, Role
 from tracelens_graph.analyses.critical_path.rerun import Latency, Repair, repaired, replayed, weights
 from tracelens_graph.analyses.critical_path.walk import shortest_equal
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.stragglers.rank_work import pipelines
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.graph.arrays import positions_by
+from tracelens_graph.graph.arrays import fitting, positions_by
 from tracelens_graph.graph.collective_kinds import UNKNOWN, kind_of
-from tracelens_graph.graph.collectives import collectives_of
+from tracelens_graph.graph.collectives import Collective, collectives_of
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import Intervals, merge
 from tracelens_graph.graph.trace_set import rank_called
+from tracelens_graph.graph.traversals import host_rows
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.arrays import Ns
 from tracelens_graph.utils.suggest import hint
 
 WHAT_IF = TableSchema(
@@ -112,9 +118,13 @@ def what_if(
     collectives: float | Mapping[str, float] | None = None,
     ops: Mapping[str, float] | None = None,
     repair: int | str | None = None,
+    scale: Mapping[str, float] | None = None,
+    remove: str | None = None,
+    bandwidth: Mapping[str, float] | None = None,
+    overlap: str | None = None,
     matched: MatchedCollectives | None = None,
 ) -> WhatIf:
-    """How long a step would be if collectives or ops were faster, or a rank were not late.
+    """How long a step would be if something in it took another time.
 
     Args:
         ranks: a set of traces, a graph, or `Causes`; see `critical_path`.
@@ -122,12 +132,18 @@ def what_if(
         collectives: how many times as fast collectives move data; or kind of collective -> how many times. Waiting for
             other ranks is not moving data.
         ops: name of an op -> how many times as fast the GPU work is that it and what it calls launch.
-        repair: a rank, by its number or the name of its trace; its host time and GPU work that take longer than on all
-            other ranks take the median of theirs.
+        repair: a rank, by its number or the name of its trace, or several: `stage2`, `host0` or the label of
+            a host, or `all`.
+            Host time and GPU work of theirs that take longer than on all other ranks take the median of these.
+        scale: a part of the names of kernels, or a pattern with `*` -> how many times as long they take.
+        remove: a part of the names of functions of the host: their time is gone; what they launch stays.
+        bandwidth: name or description of a process group, a kind of collectives, or `all` -> how many times as fast
+            these move data.
+        overlap: kind of collectives for which no computation waits.
         matched: which collectives of the ranks are one; by default they are matched.
 
     Raises:
-        AnalysisError: no change is given, a factor is not above 0, or no rank, op or collective is called so.
+        AnalysisError: no change is given, a factor is not above 0, or nothing is called so.
     """
     causes = ranks if isinstance(ranks, Causes) else causes_of(ranks, matched)
     changes = _Changes(causes)
@@ -135,10 +151,18 @@ def what_if(
         changes.speed_up_collectives(collectives if isinstance(collectives, Mapping) else {"": collectives})
     for op, factor in (ops or {}).items():
         changes.speed_up_op(op, factor)
+    for name, factor in (scale or {}).items():
+        changes.scale_kernels(name, factor)
+    for group, factor in (bandwidth or {}).items():
+        changes.speed_up_group(group, factor)
+    if remove is not None:
+        changes.remove(remove)
+    if overlap is not None:
+        changes.overlap(overlap)
     if repair is not None:
         changes.repair(repair)
     if not changes.words:
-        raise AnalysisError("what_if: nothing is changed: give collectives, ops or repair")
+        raise AnalysisError(f"what_if: nothing is changed: give {', '.join(EDITS[:-1])} or {EDITS[-1]}")
     path = critical_path(causes, step)
     recorded = _extent(causes, causes.time, step)
     extents = {bound: _extent(causes, replayed(causes, changes.weights(bound)), step) for bound in _BOUNDS}
@@ -150,6 +174,9 @@ def what_if(
         max(lengths.values()), None if step is None else recorded[0] - extents["usual"][0], changes.notes,
     )  # fmt: skip
 
+
+EDITS = ("collectives", "ops", "repair", "scale", "remove", "bandwidth", "overlap")
+"""What can be changed."""
 
 _BOUNDS: tuple[Latency, ...] = ("least", "usual", "most")
 
@@ -169,29 +196,51 @@ class _Changes:
         self._gap = causes.time[causes.after] - causes.time[causes.before]
         self._factor = np.ones(len(self._gap))
         self._fixed = np.zeros(len(self._gap), np.int64)
-        self._repair: Repair | None = None
+        self._gone = np.zeros(len(self._gap), np.int64)
+        self._repairs: list[Repair] = []
         self.words: list[str] = []
         self.notes: list[str] = []
 
     @property
     def edges(self) -> np.ndarray:
         """The edges that are changed."""
-        changed = self._factor != 1
-        if self._repair is not None:
-            changed[self._repair.edge] = True
+        changed = (self._factor != 1) | (self._gone > 0)
+        for one in self._repairs:
+            changed[one.edge] = True
         return np.flatnonzero(changed)
 
     def weights(self, bound: Latency) -> np.ndarray:
         """Weights of all edges with the changes."""
         weight = weights(self._causes, bound)
-        if self._repair is not None:
-            weight[self._repair.edge] = self._repair.weight[bound]
+        for one in self._repairs:
+            weight[one.edge] = one.weight[bound]
         scaled = np.flatnonzero(self._factor != 1)
         fixed = self._fixed[scaled]
         weight[scaled] = fixed + np.rint((weight[scaled] - fixed) / self._factor[scaled]).astype(np.int64)
-        return weight
+        left = np.maximum(weight - self._gone, 0)
+        # What nobody waits for any more is no cause: it lies before all others.
+        return np.where(self._gone >= NO_CAUSE, -NO_CAUSE, np.where(self._gone > 0, left, weight))
 
     def speed_up_collectives(self, factors: Mapping[str, float]) -> None:
+        self._speed_up(
+            factors,
+            lambda kind, one: not kind or kind == one.kind or kind_of(kind) == kind_of(one.kind) != UNKNOWN,
+            lambda one: (one.kind,),
+        )
+        for kind, factor in factors.items():
+            self.words.append(f"{kind or 'collectives'} {factor:g} times as fast")
+
+    def speed_up_group(self, group: str, factor: float) -> None:
+        self._speed_up({group: factor}, lambda name, one: name == "all" or name in _names_of(one), _names_of)
+        self.words.append(f"bandwidth of {group} {factor:g} times as high")
+
+    def _speed_up(
+        self,
+        factors: Mapping[str, float],
+        is_meant: Callable[[str, Collective], bool],
+        names: Callable[[Collective], Iterable[str]],
+    ) -> None:
+        """Let transfers of some collectives take less; those that are called by a name are meant by it."""
         causes = self._causes
         moves = np.flatnonzero(np.isin(causes.kind, (Edge.transfer, Edge.run)))
         point = causes.after[moves]
@@ -202,24 +251,21 @@ class _Changes:
             nodes, of_row = collectives_of(core).nodes, collectives_of(core).of_row
             place = np.array([of_row.get(row, -1) for row in causes.row[point[of]].tolist()], np.int64)
             of, place = of[place >= 0], place[place >= 0]
-            own = np.array([nodes[at].kind for at in place.tolist()], object)
-            kinds.update(own.tolist())
+            own = [nodes[at] for at in place.tolist()]
+            kinds.update(name for one in own for name in names(one))
             edges = moves[of]
             alone = np.flatnonzero(~causes.is_whole[point[of]])
             if len(alone):  # what it takes longer than the shortest equal one is waiting
                 rows = causes.row[point[of[alone]]]
                 self._fixed[edges[alone]] = np.maximum(self._gap[edges[alone]] - shortest_equal(core, rows), 0)
             for kind, factor in factors.items():
-                fits = np.array(
-                    [not kind or kind == one or kind_of(kind) == kind_of(one) != UNKNOWN for one in own.tolist()], bool
-                )
+                fits = np.array([is_meant(kind, one) for one in own], bool)
                 self._factor[edges[fits]] *= _checked(factor)
                 found[kind] += int(fits.sum())
         for kind, count in found.items():
             if not count:
                 known = f"no collective of the ranks is a {kind!r}; {hint(kind, kinds)}" if kind else "there are none"
                 raise AnalysisError(f"what_if: collectives: {known}")
-            self.words.append(f"{kind or 'collectives'} {factors[kind]:g} times as fast")
         if not causes.is_whole[causes.after[self.edges]].all():
             self.notes.append(
                 "of collectives of which ranks are not in the set, what they take longer than their shortest equal "
@@ -241,19 +287,126 @@ class _Changes:
             )
         self.words.append(f"GPU work of {op} {factor:g} times as fast")
 
+    def scale_kernels(self, name: str, factor: float) -> None:
+        fits = name_filter(name)
+        runs = np.flatnonzero(self._causes.kind == Edge.run)
+        count = 0
+        known: set[str] = set()
+        for ordinal, of in positions_by(self._causes.ordinal[self._causes.after[runs]]):
+            core = self._causes.core(ordinal)
+            code = core.columns.name[self._causes.row[self._causes.after[runs[of]]]]
+            meant = fitting(core.names, code, fits)
+            known.update(core.names[one] for one in np.unique(code).tolist())
+            self._factor[runs[of[meant]]] /= _checked(factor)
+            count += int(meant.sum())
+        if not count:
+            raise AnalysisError(f"what_if: scale: no kernel is called {name!r}; {hint(name, known)}")
+        self.words.append(f"kernels {name} {factor:g} times as long")
+
+    def remove(self, name: str) -> None:
+        """Take the time of functions of the host out of the edges of their threads."""
+        causes, fits, count = self._causes, name_filter(name), 0
+        hosts = np.flatnonzero(np.isin(causes.kind, (Edge.host, Edge.call)))
+        for ordinal, of in positions_by(causes.ordinal[causes.after[hosts]]):
+            core, c = causes.core(ordinal), causes.core(ordinal).columns
+            rows = host_rows(c)
+            rows = rows[fitting(core.names, c.name[rows], fits)]
+            count += len(rows)
+            shift = causes.on_clock(ordinal, 0)
+            edges = hosts[of]
+            for point in (causes.after, causes.before):  # where another thread hands over, the time was spent there
+                thread = c.thread[causes.row[point[edges]]]
+                for code, spans in positions_by(c.thread[rows]):  # calls of one name may nest
+                    covered = merge(c.start_ns[rows[spans]], c.end_ns[rows[spans]])
+                    own = edges[(thread == code) & (self._gone[edges] == 0)]
+                    start, end = (causes.time[one[own]] - shift for one in (causes.before, causes.after))
+                    self._gone[own] = overlap_with(start, end, covered)
+        if not count:
+            raise AnalysisError(f"what_if: remove: no function of the host is called {name!r}")
+        self.words.append(f"{name} removed")
+
+    def overlap(self, kind: str) -> None:
+        """Drop the waits of computation for collectives of a kind, where something else is known to come before."""
+        causes = self._causes
+        waits = np.flatnonzero(np.isin(causes.kind, (Edge.stream, Edge.event)))
+        others = np.bincount(causes.after, minlength=len(causes.time))[causes.after[waits]] > 1
+        waits = waits[others]
+        kinds, count = set(), 0
+        for ordinal, of in positions_by(causes.ordinal[causes.after[waits]]):
+            held = collectives_of(causes.core(ordinal))
+            for edge in waits[of].tolist():
+                at = held.of_row.get(int(causes.row[causes.before[edge]]), -1)
+                if at >= 0 and int(causes.row[causes.after[edge]]) not in held.of_row:
+                    kinds.add(held.nodes[at].kind)
+                    if kind in ("all", held.nodes[at].kind):
+                        self._gone[edge] = NO_CAUSE
+                        count += 1
+        if not count:
+            raise AnalysisError(
+                f"what_if: overlap: no computation waits for a collective {kind!r}; {hint(kind, kinds)}"
+            )
+        self.words.append(f"no computation waits for {kind}")
+
     def repair(self, rank: int | str) -> None:
+        causes = self._causes
+        places = self._ranks(rank)
+        self._repairs += [repaired(causes, place, places) for place in places]
+        one = len(places) == 1
+        self.words.append(
+            f"rank {rank_of(causes, places[0])} as its median peer" if one else f"{rank} as its median peers"
+        )
+        self.notes += [note for repair in self._repairs for note in repair.notes]
+
+    def _ranks(self, called: int | str) -> list[int]:
+        """Places of the ranks that are meant: one, those of a stage or a host, or all."""
+        causes, traces = self._causes, self._causes.traces
+        if called == "all":
+            return list(range(len(traces)))
+        named = [at for at, one in enumerate(traces) if str(called) == one.value_of("host")]
+        several = _SEVERAL.fullmatch(str(called))
+        if several is not None and causes.matched is not None:
+            numbers = pipelines(causes.matched)[1] if several[1] == "stage" else causes.matched.hosts
+            named = [at for at, number in enumerate(numbers) if number == int(several[2])]
         try:
-            ordinal = rank_called(self._causes.traces, rank)
+            return named or [rank_called(traces, called)]
         except AnalysisError as error:
             raise AnalysisError(f"what_if: repair: {error}") from None
-        self._repair = repaired(self._causes, ordinal)
-        self.words.append(f"rank {rank_of(self._causes, ordinal)} as its median peer")
-        self.notes += self._repair.notes
 
     def _ops(self) -> Iterable[str]:
         for one in self._causes.traces:
             core, c = one.core, one.core.columns
             yield from {core.names[code] for code in np.unique(c.name[c.kind == Kind.Op]).tolist()}
+
+
+NO_CAUSE = 2**40
+"""So much is taken off an edge that is no cause any more, ns."""
+
+_SEVERAL = re.compile(r"(stage|host)[:_ ]?(\d{1,6})")
+
+
+def _names_of(one: Collective) -> tuple[str, ...]:
+    return tuple(name for name in (one.group, one.group_description, one.kind) if name)
+
+
+def name_filter(text: str) -> Callable[[str], bool]:
+    """Whether a name has a text in it, in whatever case; one with `*` or `?` is a pattern for the whole name."""
+    wanted = text.lower()
+    if set(wanted) & set("*?"):
+        return lambda name: fnmatchcase(name.lower(), wanted)
+    return lambda name: wanted in name.lower()
+
+
+def overlap_with(start_ns: Ns, end_ns: Ns, spans: Intervals) -> Ns:
+    """How much of each of some stretches lies in spans that do not overlap, ns."""
+    begin, end = spans
+    done = np.concatenate(([0], np.cumsum(end - begin)))
+
+    def before(moment: Ns) -> Ns:
+        at = np.searchsorted(begin, moment, "right")
+        inside = np.where(at > 0, np.minimum(moment, end[np.maximum(at - 1, 0)]) - begin[np.maximum(at - 1, 0)], 0)
+        return np.asarray(done[np.maximum(at - 1, 0)] + inside, np.int64)
+
+    return before(end_ns) - before(start_ns)
 
 
 def _checked(factor: float) -> float:

@@ -57,6 +57,18 @@ _COMPARES = re.compile(r"aten::(?:eq|ne|lt|le|gt|ge|logical_\w+|isnan|isinf)(?:_
 """Ops whose results are truth values."""
 
 
+_TAKEN = {
+    f"aten::{name}": number
+    for number, names in (
+        (1, "abs neg exp log sqrt rsqrt reciprocal sin cos tanh sigmoid erf silu relu bitwise_not logical_not sign"),
+        (2, "clamp_min clamp_max mul div pow maximum minimum atan2 remainder fmod bitwise_and bitwise_or gelu"),
+        (3, "add sub clamp threshold"),
+    )
+    for name in names.split()
+}
+"""How many arguments ops take; one more is the result, which overloads `out` are given."""
+
+
 def traffic_of(work: Launched, at: int) -> Traffic:
     """What an op reads and writes; nothing where its arguments are not recorded or no sizes."""
     row = int(work.row[at])
@@ -70,7 +82,7 @@ def traffic_of(work: Launched, at: int) -> Traffic:
 
 
 def _traffic(name: str, does: Does, arguments: Arguments) -> Traffic:
-    inputs = [one for i in range(len(arguments)) if (one := _input(arguments, i))]
+    inputs = [one for i in range(_TAKEN.get(name, len(arguments))) if (one := _input(arguments, i))]
     listed = [
         Sizes(one.elements, 0, one.shape)
         for i in range(len(arguments))

@@ -16,6 +16,7 @@ from tracelens_graph.analyses.ranks.rank_tables import balance_table, rank_steps
 from tracelens_graph.analyses.stragglers.late_causes import late_arrivals, late_ranks
 from tracelens_graph.analyses.stragglers.lateness import Lateness, culprits_table, lateness
 from tracelens_graph.analyses.stragglers.reasons import OTHERS, UNNAMED
+from tracelens_graph.analyses.stragglers.slowdown import SLOWDOWN, Slowdown, slowdown
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.perf.devices import Architecture, architecture
@@ -27,8 +28,11 @@ TABLES = (
     "unmatched_collectives",
 )  # fmt: skip
 """Tables for which lean graphs suffice."""
-LATE_TABLES = ("culprits", "late_ranks", "late_arrivals")
+LATE_TABLES = ("culprits", "late_ranks", "late_arrivals", "slowdown")
 """Tables that need whole graphs."""
+
+MOST_EVENTS = 2_000_000
+"""Graphs of all ranks are held together where they have no more events than this."""
 
 
 class Job:
@@ -55,6 +59,15 @@ class Job:
         self.figures = Figures(self.matched, architecture)
 
     @cached_property
+    def _is_small(self) -> bool:
+        return self._whole is not None and sum(one.info.events for one in self._whole) <= MOST_EVENTS
+
+    @cached_property
+    def _held(self) -> TraceSet | None:
+        """The whole traces with their graphs, which are read again where they were not held."""
+        return None if self._whole is None else self._whole.with_graphs(lambda core: core)
+
+    @cached_property
     def links(self) -> Links:
         """How fast process groups and pairs of ranks are, and what slow ones delay."""
         return Links(self.figures)
@@ -71,6 +84,21 @@ class Job:
         arrivals = self.table("late_arrivals").records() if is_known else None
         return lateness(self.figures, arrivals, self.links.delay_ns)
 
+    @cached_property
+    def slowdown(self) -> Slowdown | None:
+        """How much slower the job is than with even work, over the whole recording; None where graphs are lean.
+
+        None as well without GPU work, and where ranks share no collective.
+        """
+        if len(self._whole or ()) < 2 or not len(self.matched) or (whole := self._held) is None:
+            return None
+        return slowdown(whole, self.matched.whole) if all(len(one.core.gpu_rows) for one in whole) else None
+
+    @property
+    def slowdown_line(self) -> str:
+        """The same as one line; empty where nothing is known of it, or where many events make it take long."""
+        return self.slowdown.line() if self._is_small and self.slowdown is not None else ""
+
     @property
     def repairable(self) -> int | None:
         """Place of the late rank, where something that it did itself on host or GPU made it late; else None.
@@ -86,6 +114,7 @@ class Job:
 
     def _late_arrivals(self, whole: TraceSet) -> Table:
         """Late arrivals to the collectives of this job, explained by whole traces."""
+        whole = self._held if self._is_small and self._held is not None else whole
         everything = self.matched.whole
         if everything is self.matched:
             return late_arrivals(self.figures, whole)
@@ -99,6 +128,13 @@ class Job:
                 "culprits": lambda: culprits_table(self.lateness, self.matched),
                 "late_ranks": lambda: late_ranks(self.table("late_arrivals"), self.figures),
                 "late_arrivals": lambda: self._late_arrivals(whole),
+                "slowdown": lambda: (
+                    SLOWDOWN.empty(
+                        "Slowdown against even work", ["no GPU work of all ranks, or nothing that they share"]
+                    )
+                    if self.slowdown is None
+                    else self.slowdown.table()
+                ),
             }
         return {
             "rank_times": lambda: times_table(self.figures),

@@ -23,6 +23,9 @@ from tracelens_graph.analyses.ranks.rank_collectives import Nodes, RankCollectiv
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.trace_set import Deferred, TraceSet
 
+_SAME_CLOCK_NS = 50
+"""Clocks that differ by less agree: what is shown is tenths of a microsecond."""
+
 ALONE = "no other rank has it"
 NONE_NEAR = f"no other rank has one of its kind that ends within {SAME_END_NS / 1e6:g} ms of it"
 NO_PARTNER = "the other end of the transfer is not recorded"
@@ -327,7 +330,7 @@ class MatchedCollectives(PartsByCollective):
             if not known.any():
                 return []
             at = int(np.argmax(np.where(known, np.abs(estimate.offset_ns), -1)))
-            if not estimate.offset_ns[at]:
+            if abs(int(estimate.offset_ns[at])) < _SAME_CLOCK_NS:
                 return ["all ranks are of one host, and so are their clocks by the ends of collectives"]
             return [
                 "all ranks are of one host, so their clocks are taken as they are; by the ends of collectives they "
@@ -340,7 +343,7 @@ class MatchedCollectives(PartsByCollective):
         notes = []
         unknown = None in self.hosts
         where = "ranks, whose hosts are not known," if unknown else "hosts"
-        if most:
+        if most >= _SAME_CLOCK_NS:
             notes.append(
                 f"clocks of {hosts:,} {where} differ by up to {most / 1e3:,.1f} us by the ends of collectives: {done}"
             )

@@ -8,6 +8,7 @@ same program, so the reason is the difference to the same stretch on the rank wi
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,14 @@ from tracelens_graph.analyses.diagnosis.finding import percent
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.shared.grouping import first_rows
-from tracelens_graph.analyses.stragglers.lateness import DELAYS_ADD_UP, chance_ns
+from tracelens_graph.analyses.stragglers.job_work import Origin, Origins
+from tracelens_graph.analyses.stragglers.lateness import DELAYS_ADD_UP, chance_ns, in_words
 from tracelens_graph.analyses.stragglers.reasons import (
     EARLIER,
     EVEN,
     EVEN_NS,
     OTHERS,
+    OWN,
     UNKNOWN,
     UNNAMED,
     Reason,
@@ -47,6 +50,7 @@ LATE_ARRIVALS = TableSchema(
             "how much later it came than the median of those before it", "us", heading="late us", drop_priority=0
         ),
         "new_us": Column.total("the part of it that was not there at the collective before", "us", heading="new us"),
+        "since": Column("number of the collective before, since when it is new; absent for the beginning of the step"),
         "reason": Column.text("one word for the reason: see the docs", heading="reason", drop_priority=0),
         "what": Column.text(
             "what the rank did that the median rank did not, or did longer", heading="what", drop_priority=0, wraps=True
@@ -83,12 +87,12 @@ LATE_RANKS = TableSchema(
         "new_ms": Column.total(
             "sum of the parts of it that were not there at the collective before", "ms", heading="new ms"
         ),
-        "reason": Column.text("the reason with most of this new lateness", heading="reason", drop_priority=0),
+        "reason": Column.text("the reason with most of this new lateness", heading="reason", drop_priority=-1),
         "percent_reason": Column("its share of the new lateness", "%", heading="% of new"),
         "times_reason": Column.count("late arrivals for this reason", heading="times", drop_priority=1),
         "median_new_us": Column("median of their new lateness", "us", Role.spread, heading="median new us"),
         "what": Column.text(
-            "what the rank did in the worst case of this reason", heading="what", drop_priority=0, wraps=True
+            "what the rank did in the worst case of this reason", heading="what", drop_priority=-1, wraps=True
         ),
         "evidence": Column.text("its time there against that of the median rank"),
         "collective": Column("number of the collective of this case"),
@@ -96,6 +100,9 @@ LATE_RANKS = TableSchema(
     },
 )
 
+
+FOLLOWED = (OTHERS, OWN, UNKNOWN)
+"""Reasons that lie elsewhere, or in other programs: where the delay began is looked for."""
 
 MOST_EXPLAINED = 2_000
 """So many late arrivals are explained, the latest first."""
@@ -140,7 +147,7 @@ def _explained(
     m = figures.matched
     if len(traces) != len(m.ranks):
         raise AnalysisError(f"there are {len(traces):,} traces, but the collectives are of {len(m.ranks):,} ranks")
-    arrivals = Arrivals(figures, traces)
+    arrivals, origins = Arrivals(figures, traces), Origins(traces, m)
     late_parts = _late_parts(figures, numbers)
     explained = {part for part, late_ns in late_parts[:MOST_EXPLAINED] if late_ns >= EVEN_NS}
     # Pair by pair, as graphs of ranks may have to be read again.
@@ -148,17 +155,34 @@ def _explained(
     rows: list[dict[str, Any]] = []
     for part, late_ns in sorted(late_parts, key=lambda one: pairs.get(one[0], (-1, -1))):
         collective, ordinal = int(m.number[part]), int(m.trace[part])
-        reason, median = Reason(EVEN if late_ns < EVEN_NS else UNKNOWN, 0), -1
+        reason, median, since = Reason(EVEN if late_ns < EVEN_NS else UNKNOWN, 0), -1, None
         if part in explained and arrivals.is_known(collective, ordinal):
             late = arrivals.stretch(collective, ordinal, late_ns)
-            reason, median = reason_of(arrivals, late), late.median.rank.ordinal
+            reason, median, since = reason_of(arrivals, late), late.median.rank.ordinal, late.since
+            if reason.word in FOLLOWED and late.blamed.rank.on_gpu and arrivals.is_held:
+                first = late.blamed.rank.first_row(collective)
+                reason = _followed(arrivals, reason, origins.of(ordinal, first, late_ns), ordinal)
         if part == m.last_part[collective] or reason.word not in (*UNNAMED, OTHERS):
-            row = _row(arrivals, part, late_ns, median, reason)
-            rows.append(row if numbers is None else row | {"collective": numbers[collective]})
+            row = _row(arrivals, part, late_ns, median, reason) | {"since": since}
+            if numbers is not None:
+                row |= {"collective": numbers[collective], "since": None if since is None else numbers.get(since)}
+            rows.append(row)
     beyond = sum(late_ns >= EVEN_NS for _, late_ns in late_parts[MOST_EXPLAINED:])
+    notes = [] if arrivals.is_held else ["of so many events, delays are not followed to the ranks where they began"]
     if not beyond:
-        return rows, []
-    return rows, [f"{beyond:,} late arrivals are not explained, only the latest {MOST_EXPLAINED:,}"]
+        return rows, notes
+    return rows, [*notes, f"{beyond:,} late arrivals are not explained, only the latest {MOST_EXPLAINED:,}"]
+
+
+def _followed(arrivals: Arrivals, reason: Reason, origin: Origin | None, ordinal: int) -> Reason:
+    """The reason of a late arrival where the delay began: on the late rank, or on one that it waited for."""
+    if origin is None:
+        return reason
+    if origin.ordinal == ordinal:
+        return replace(reason, word=origin.word, what=origin.what)
+    name = arrivals.traces[origin.ordinal].name
+    because = in_words({"reason": origin.word, "what": origin.what})
+    return replace(reason, word=OTHERS, what=f"waited for {name}: {because}")
 
 
 LATE_BESIDE_PERCENT = 25.0

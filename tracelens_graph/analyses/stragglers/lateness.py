@@ -33,7 +33,7 @@ CULPRITS = TableSchema(
         "who": Column.key(
             "the late ranks: a host, stage or group of which all are late, and their numbers",
             "who",
-            drop_priority=0,
+            drop_priority=-1,
             wraps=True,
         ),
         "ranks": Column.text("their numbers, JSON; of ranks without numbers their places", drop_priority=3),
@@ -45,7 +45,7 @@ CULPRITS = TableSchema(
         ),
         "step_ms": Column("the same per step in which they are late", "ms", Role.mean, heading="a step ms"),
         "percent": Column("share of the mean time that the ranks were recorded", "%", Role.share, heading="%"),
-        "what": Column.text("what the worst of them did longer", heading="what", drop_priority=0, wraps=True),
+        "what": Column.text("what the worst of them did longer", heading="what", drop_priority=-1, wraps=True),
     },
 )
 
@@ -201,27 +201,30 @@ def _mean_span_ns(figures: Figures) -> float:
 
 
 def _with_reasons(figures: Figures, arrivals: Iterable[Mapping[str, Any]], delay_ns: Ns) -> list[_Late]:
-    """New lateness by rank, step and reason: more than chance, each call once, of a rank's main reasons."""
+    """New lateness by rank, step and reason: more than chance, each delay once, of a rank's main reasons."""
     m = figures.matched
     place = {one.name: at for at, one in enumerate(m.ranks)}
     of_part = zip(m.number.tolist(), m.trace.tolist(), delay_ns.tolist(), strict=True)
     by_link = {(number, trace): ns for number, trace, ns in of_part if ns}
     least = chance_ns(figures)
-    of_call: dict[tuple[Any, ...], Mapping[str, Any]] = {}
-    for row in arrivals:
-        link_ns = by_link.get((row["collective"], place[row["trace"]]), 0)
-        new_us = min(row["new_us"], row["late_us"] - link_ns / 1e3)
+    of_step: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    for row in sorted(arrivals, key=lambda one: one["collective"]):
+        rank = place[row["trace"]]
+        late_us = row["late_us"] - by_link.get((row["collective"], rank), 0) / 1e3
+        new_us = min(row["new_us"], late_us)
         if row["reason"] in _NO_FAULT or new_us * 1e3 < least[row["collective"]]:
             continue
-        row = {**row, "new_us": new_us}
-        call = (place[row["trace"]], row["step"], row["reason"], row["uid"])
-        if call not in of_call or row["new_us"] > of_call[call]["new_us"]:
-            of_call[call] = row
+        # What was late to a collective within the stretch is in the stretch again.
+        since = -1 if row["since"] is None else row["since"]
+        within = [one for one in of_step[rank, row["step"]] if one["collective"] > since]
+        counted = sum(one["new_us"] for one in within)
+        of_step[rank, row["step"]].append({**row, "new_us": max(new_us - counted, 0.0)})
     sums: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
     of_rank: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for (rank, step, reason, _), row in of_call.items():
-        sums[rank, step, reason].append(row)
-        of_rank[rank][reason] += row["new_us"]
+    for (rank, step), rows in of_step.items():
+        for row in rows:
+            sums[rank, step, row["reason"]].append(row)
+            of_rank[rank][row["reason"]] += row["new_us"]
     main = {rank: _main(reasons) for rank, reasons in of_rank.items()}
     return [
         _Late(rank, step, reason, max(rows, key=_weight)["what"], round(sum(row["new_us"] for row in rows) * 1e3))

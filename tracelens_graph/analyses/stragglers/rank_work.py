@@ -12,6 +12,7 @@ from tracelens_graph.analyses.critical_path.path_nodes import innermost_calls
 from tracelens_graph.analyses.idle.host_states import ABSENT, STATES
 from tracelens_graph.analyses.idle.idle import calls_of
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
 from tracelens_graph.analyses.stragglers.chains import RankChains
 from tracelens_graph.graph.arrays import positions_by
@@ -21,6 +22,7 @@ from tracelens_graph.graph.intervals import Intervals, merge, sum_by_group
 from tracelens_graph.graph.traversals import host_rows
 from tracelens_graph.graph.window import whole_window
 from tracelens_graph.schema import Kind
+from tracelens_graph.utils.arrays import Codes, Mask
 
 UNRECORDED = STATES
 """State in which no thread that launches GPU work has a call, or all wait for others."""
@@ -85,7 +87,7 @@ class HostLabels:
             np.add.at(sums, place, length)
             best: dict[Label, int] = {}
             for one, ns in zip(rows.tolist(), sums.tolist(), strict=True):
-                spent = found.setdefault(label := self._label(one), Spent())
+                spent = found.setdefault(label := self.label(one), Spent())
                 spent.ns += ns
                 if ns > best.get(label, 0):
                     best[label], spent.row = ns, one
@@ -104,7 +106,8 @@ class HostLabels:
             solid = (inside[low:high] >= 0) & (end > begin)
             yield inside[low:high][solid], (end - begin)[solid], begin[solid]
 
-    def _label(self, row: int) -> Label:
+    def label(self, row: int) -> Label:
+        """The state and the name of a call."""
         if row not in self._labels:
             c = self._core.columns
             kind, name = Kind(int(c.kind[row])), self._core.names[c.name[row]]
@@ -289,3 +292,29 @@ class SharedEnds:
     def __contains__(self, point: object) -> bool:
         collective = self.one.ends.get(point) if isinstance(point, int) else None
         return collective is not None and collective in self.other.parts
+
+
+def pipelines(matched: MatchedCollectives) -> tuple[Codes, Codes]:
+    """For each rank the number of its pipeline, and its stage there.
+
+    Ranks that transfers join, directly or over others, are of one pipeline. Its stages are in the order in which they
+    first send something: a stage sends when it has received and computed.
+    """
+    count = len(matched.ranks)
+    number = list(range(count))
+    sends: Mask = np.array([kind in POINT_TO_POINT for kind in matched.kind], bool)
+    first = np.full(count, np.iinfo(np.int64).max)
+    for collective in np.flatnonzero(sends).tolist():
+        parts = matched.parts_of(collective)
+        one, *others = matched.trace[parts].tolist()
+        joined = {number[other] for other in others}
+        number = [number[one] if at in joined else at for at in number]
+        for part in parts.tolist():
+            if matched.parts.collective(part).kind == "send":
+                rank = int(matched.trace[part])
+                first[rank] = min(first[rank], int(matched.last_start_ns[collective]))
+    pipeline = np.unique(np.array(number), return_inverse=True)[1]
+    stage = np.zeros(count, np.int64)
+    for _, of in positions_by(pipeline):
+        stage[of[np.lexsort((of, first[of]))]] = np.arange(len(of))
+    return pipeline, stage

@@ -20,6 +20,7 @@ from tracelens_graph.analyses.idle.host_states import (
 from tracelens_graph.analyses.stragglers.chains import Share
 from tracelens_graph.analyses.stragglers.rank_work import UNRECORDED, Kernel, Label, Spent
 from tracelens_graph.analyses.stragglers.segments import Arrivals, Late
+from tracelens_graph.analyses.stragglers.slowdown import LINK
 from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import ancestors
@@ -47,7 +48,7 @@ SLOWER, LARGER, MORE, OTHERS = "slower_kernels", "other_inputs", "more_gpu_work"
 GPU_REASONS = (SLOWER, LARGER, MORE)
 """Reasons that lie on the GPU."""
 
-_OF_STATE: Mapping[int, str] = {
+OF_STATE: Mapping[int, str] = {
     DATA_LOADER: "data_loader", PROFILER: "profiler", SYNCHRONIZATION: "synchronization",
     COPY_TO_DEVICE: "host_to_device_copy", ALLOCATION: "allocation", LAUNCH: "op", PYTHON: "python",
     UNRECORDED: "unrecorded",
@@ -77,6 +78,7 @@ REASONS: Mapping[str, str] = {
     LARGER: "the same kernels took longer, on inputs of other sizes",
     MORE: "GPU work that the median rank did not have",
     OTHERS: "a collective or transfer with other ranks",
+    LINK: "transfers that take longer than equal ones",
     OWN: "its own work: the two ranks run different programs, as two ends of a transfer do",
     EARLIER: "it was late already: at the collective before, when its step began, or when its recording began",
     EVEN: "no more than ranks differ anyhow",
@@ -184,7 +186,7 @@ def _labels(late: Late) -> tuple[dict[Label, Spent], dict[Label, Spent]]:
 
 
 def _by_state(spent: Mapping[Label, Spent]) -> dict[int, int]:
-    found = dict.fromkeys(_OF_STATE, 0)
+    found = dict.fromkeys(OF_STATE, 0)
     for (state, _), one in spent.items():
         found[state] = found.get(state, 0) + one.ns
     return found
@@ -201,7 +203,7 @@ def _host(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
     """The state in which the host of the late rank spent more time than the other, and the call with most of that."""
     mine, others = _labels(late)
     sums, other_sums = _by_state(mine), _by_state(others)
-    state = max(_OF_STATE, key=lambda one: sums[one] - other_sums[one])
+    state = max(OF_STATE, key=lambda one: sums[one] - other_sums[one])
     is_enough = _is_enough(sums[state] - other_sums[state], other_sums[state], new)
     if not is_enough:
         return None if is_enough is False else Reason(EVEN, new)
@@ -209,12 +211,12 @@ def _host(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
     label = max(ours, key=lambda one: mine[one].ns - others.get(one, Spent()).ns)
     core = late.blamed.rank.core
     spent = mine[label]
-    what = brief(core.names[core.columns.name[spent.row]]) + _around(core, spent.row) if spent.row >= 0 else ""
+    what = brief(core.names[core.columns.name[spent.row]]) + around(core, spent.row) if spent.row >= 0 else ""
     evidence = _compared(arrivals, late, sums[state], other_sums[state])
     if len(ours) > 1:
         evidence += f"; of this call {shown_ms(spent.ns)} against {shown_ms(others.get(label, Spent()).ns)}"
     communicates = not late.blamed.rank.on_gpu and label[1].startswith(_DISTRIBUTED)
-    return Reason(OTHERS if communicates else _OF_STATE[state], new, what, evidence, spent.row)
+    return Reason(OTHERS if communicates else OF_STATE[state], new, what, evidence, spent.row)
 
 
 # --- on the GPU ------------------------------------------------------------------------------------------------------
@@ -249,7 +251,7 @@ def _gpu(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
     if word == SLOWER:
         sizes = [side.rank.kernels.inputs(name, *side.host_ns) for side in (late.blamed, late.median)]
         word = LARGER if sizes[0] != sizes[1] else SLOWER
-    return Reason(word, new, brief(name) + _around(late.blamed.rank.core, one.row), evidence, one.row)
+    return Reason(word, new, brief(name) + around(late.blamed.rank.core, one.row), evidence, one.row)
 
 
 def _communication(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
@@ -279,7 +281,7 @@ def _compared(arrivals: Arrivals, late: Late, ns: int, other_ns: int) -> str:
     return f"{shown_ms(ns)} against {shown_ms(other_ns)} on {arrivals.traces[late.median.rank.ordinal].name}"
 
 
-def _around(core: Core, row: int) -> str:
+def around(core: Core, row: int) -> str:
     """The op, the module and the line of Python around a call or GPU event."""
     c = core.columns
     above, found = ancestors(c, row), [core.names[c.name[row]]]

@@ -15,12 +15,11 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
 from tracelens_graph.analyses.stragglers.chains import Chain
-from tracelens_graph.analyses.stragglers.rank_work import RankWork, SharedEnds
+from tracelens_graph.analyses.stragglers.rank_work import RankWork, SharedEnds, pipelines
 from tracelens_graph.graph.trace_set import Deferred, TraceSet
 
-_MOST_HELD = 16
+_MOST_HELD = 4
 """Ranks of which graphs and what was found of them are held, where graphs are read again when needed."""
 
 
@@ -53,7 +52,7 @@ class Late:
         before_ns: how much later the last rank was where the stretch begins: at the collective before, or, without
             one, at the beginning of the step.
         recorded_ns: how much later the recording of the last rank began.
-        is_first: whether there is no collective before.
+        since: number of the collective at whose end the stretch begins; None for the beginning of the step.
         blamed, median: the two ranks.
     """
 
@@ -62,9 +61,14 @@ class Late:
     new_ns: int
     before_ns: int
     recorded_ns: int
-    is_first: bool
+    since: int | None
     blamed: Side
     median: Side
+
+    @property
+    def is_first(self) -> bool:
+        """Whether there is no collective before."""
+        return self.since is None
 
     def host_ran_on(self) -> bool:
         """Whether nothing held the last rank's host up since it launched its part of the collective before.
@@ -81,14 +85,17 @@ class Arrivals:
     Args:
         figures: what each collective cost.
         traces: the same ranks, with whole graphs.
+
+    Attributes:
+        is_held: whether the graphs are held, and not read again when needed.
     """
 
     def __init__(self, figures: Figures, traces: TraceSet) -> None:
         self.figures, self.traces = figures, traces
         self._m = figures.matched
-        is_held = not any(isinstance(one.graph, Deferred) for one in traces)
+        self.is_held = not any(isinstance(one.graph, Deferred) for one in traces)
         # What was found of a rank holds its graph.
-        self.rank = lru_cache(None if is_held else _MOST_HELD)(self._rank)
+        self.rank = lru_cache(None if self.is_held else _MOST_HELD)(self._rank)
 
     def _rank(self, ordinal: int, on_gpu: bool = True) -> RankWork:
         return RankWork(self._m, ordinal, self.traces[ordinal].core, on_gpu)
@@ -139,7 +146,7 @@ class Arrivals:
             Side(one, chain, start, end, self._launches(one, collective, reference, start, end))
             for one, chain, start, end in zip(ranks, chains, starts, ends, strict=True)
         ]
-        return self._late(collective, late_ns, new, reference is None, sides)
+        return self._late(collective, late_ns, new, reference, sides)
 
     def _stretch_on_host(self, collective: int, last: RankWork, median: RankWork, late_ns: int) -> Late:
         """As `stretch`, of a collective without kernels, which the host waits for if it comes to the next one later."""
@@ -156,13 +163,13 @@ class Arrivals:
         sides = [
             Side(one, Chain(end), start, end, (start, end)) for one, start, end in zip(ranks, starts, ends, strict=True)
         ]
-        return self._late(collective, late_ns, new, before is None, sides)
+        return self._late(collective, late_ns, new, before, sides)
 
-    def _late(self, collective: int, late_ns: int, new_ns: int, is_first: bool, sides: Sequence[Side]) -> Late:
+    def _late(self, collective: int, late_ns: int, new_ns: int, since: int | None, sides: Sequence[Side]) -> Late:
         # A trace's own clock is 0 at its first event.
         moments = [self._m.clock_ns(side.rank.ordinal, np.array([side.start_ns, 0])) for side in sides]
         before, recorded = (moments[0] - moments[1]).tolist()
-        return Late(collective, late_ns, new_ns, before, recorded, is_first, *sides)
+        return Late(collective, late_ns, new_ns, before, recorded, since, *sides)
 
     def median_of(self, collective: int, last: int) -> int:
         """The rank with the median start of those that were there before a late one: the lower of two."""
@@ -192,10 +199,5 @@ class Arrivals:
 
     @cached_property
     def pipeline(self) -> list[int]:
-        """For each rank a number; those that transfers join, directly or over others, have the same one."""
-        number = list(range(len(self.traces)))
-        transfers = [at for at, kind in enumerate(self._m.kind) if kind in POINT_TO_POINT]
-        for one, *others in {tuple(self._m.trace[self._m.parts_of(at)].tolist()) for at in transfers}:
-            joined = {number[other] for other in others}
-            number = [number[one] if at in joined else at for at in number]
-        return number
+        """For each rank the number of its pipeline; see `pipelines`."""
+        return pipelines(self._m)[0].tolist()

@@ -1,0 +1,149 @@
+"""The slowdown of a job against even work: two production jobs with published results, and planted ones."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from simulated_jobs import Cause, Job, simulated, write
+
+import tracelens_graph as tlg
+from corpus import CORPUS, needs_corpus
+from tracelens_graph.analyses.stragglers.operations import COLUMNS
+from tracelens_graph.analyses.stragglers.reasons import OTHERS, UNNAMED
+from tracelens_graph.errors import TraceError
+
+pytest.importorskip("pyarrow")
+PUBLISHED = CORPUS / "external" / "straggler"
+
+
+def published(name: str) -> Any:
+    return json.loads((PUBLISHED / name).read_text())
+
+
+@needs_corpus
+@pytest.mark.parametrize("job", ["AR", "ST"])
+def test_published_jobs(job: str) -> None:
+    found = tlg.slowdown(PUBLISHED / f"trace-{job}.parquet")
+    theirs = published(f"result-{job}.json")
+    assert found.job == pytest.approx(theirs["blocking_slowdown"], rel=5e-4)
+    assert found.length_ns / 1e9 == pytest.approx(np.mean(list(theirs["step_t_nodelay"].values())), rel=5e-4)
+    for ours, of in ((found.types, "optype"), (found.stages, "stage"), (found.dp_ranks, "dp_rank")):
+        expected = theirs[f"blocking_decompose_by_{of}"]
+        assert {str(name): value for name, value in ours.items()} == pytest.approx(expected, rel=5e-4)
+    assert found.by_workers == pytest.approx(published(f"mw-{job}.json")["Mw"], abs=2e-3)
+    assert found.by_last_stage == pytest.approx(published(f"ms-{job}.json")["Ms"], abs=2e-3)
+
+
+@needs_corpus
+@pytest.mark.parametrize(("job", "culprit"), [("AR", "dp 0 stage 0 alone 1.97"), ("ST", "stage 3 of 4 alone 1.23")])
+def test_the_culprit_of_published_jobs_is_named(job: str, culprit: str) -> None:
+    assert culprit in tlg.slowdown(PUBLISHED / f"trace-{job}.parquet").line()
+
+
+def even(job: Job) -> Job:
+    """The same job in which all ranks have equally much work."""
+    slow = [one for one in job.causes if one.kind == "slower_kernels"]
+    factor = 1 + sum((one.factor - 1) * len(one.ranks) for one in slow) / job.ranks
+    factor *= (job.pipeline - len(job.stage_factor) + sum(job.stage_factor.values())) / job.pipeline
+    causes = (Cause("slower_kernels", tuple(range(job.ranks)), factor=factor),)
+    return replace(job, causes=causes, stage_factor={}, slow=())
+
+
+JOBS = {
+    "two stages": (Job(ranks=2, pipeline=2, causes=(Cause("slower_kernels", (0,), factor=1.5),)), "rank0", "slower"),
+    "four stages": (Job(ranks=4, pipeline=4, causes=(Cause("slower_kernels", (1,), factor=1.6),)), "rank1", "slower"),
+    "host": (Job(ranks=4, pipeline=4, causes=(Cause("python", (2,), us=6000),)), "rank2", "gc.py(12): collect"),
+    "loader": (Job(ranks=8, pipeline=4, causes=(Cause("data_loader", (0,), us=8000),)), "rank0", "data loader"),
+    "link": (Job(ranks=8, pipeline=4, slow=(((2, 4), 0.05),)), "slow transfers of recv", "recv"),
+    "stage": (Job(ranks=8, pipeline=4, stage_factor={3: 1.6}), "stage 3 of 4", "uneven stages"),
+    "eight stages": (
+        Job(ranks=8, pipeline=8, microbatches=8, causes=(Cause("slower_kernels", (5,), factor=1.8),)), "rank5", "slower"
+    ),
+    "no pipeline": (Job(ranks=8, causes=(Cause("op", (6,), us=5000),)), "rank6", "op (aten::index"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_planted_culprits(name: str, tmp_path: Path) -> None:
+    job, culprit, reason = JOBS[name]
+    found = tlg.slowdown(tlg.load_set(write(job, tmp_path)))
+    truth = simulated(job)[0].now / simulated(even(job))[0].now
+    assert found.job == pytest.approx(truth, rel=0.015)
+    line = found.line()
+    assert f"{culprit} alone" in line
+    assert reason in line
+
+
+@pytest.mark.parametrize("job", [Job(ranks=4), Job(ranks=8, pipeline=4), Job(ranks=4, style="moe")])
+def test_an_even_job_has_no_culprit(job: Job, tmp_path: Path) -> None:
+    found = tlg.slowdown(tlg.load_set(write(job, tmp_path)))
+    assert found.job == pytest.approx(1.0, abs=0.01)
+    assert "alone" not in found.line()
+
+
+# --- operations in a file --------------------------------------------------------------------------------------------
+
+
+def operations(path: Path, **columns: list[Any]) -> Path:
+    """A file of two workers, each with one forward computation."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    made: dict[str, list[Any]] = {name: [0, 0] for name in COLUMNS} | {"dp_rank": [0, 1], "duration": [1.0, 3.0]}
+    parquet.write_table(pa.table(made | {"optype": ["forward-compute"] * 2} | columns), path)
+    return path
+
+
+def test_two_operations(tmp_path: Path) -> None:
+    found = tlg.slowdown(operations(tmp_path / "job.parquet"))
+    assert found.job == pytest.approx(3 / 2)
+    assert found.workers.tolist() == pytest.approx([1.0, 1.5])
+    assert found.by_workers == pytest.approx(1.0)
+    assert found.by_last_stage is None
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"duration": [1.0, None]}, "cells are empty"),
+        ({"duration": ["a", "b"]}, "something else"),
+        ({name: [] for name in (*COLUMNS,)}, "no operations"),
+    ],
+)
+def test_what_is_no_job(columns: dict[str, list[Any]], message: str, tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=message):
+        tlg.slowdown(operations(tmp_path / "job.parquet", **columns))
+
+
+def test_a_file_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "job.parquet").write_bytes(b"PAR1")
+    with pytest.raises(TraceError, match=r"job\.parquet: no parquet file"):
+        tlg.slowdown(tmp_path / "job.parquet")
+
+
+# --- delays that arrive through chains -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("job", "culprit", "reason"),
+    [
+        (Job(ranks=2, pipeline=2, causes=(Cause("python", (1,), us=6000),)), 1, "python"),
+        (Job(ranks=4, pipeline=4, causes=(Cause("python", (2,), us=6000),)), 2, "python"),
+        (Job(ranks=8, pipeline=4, causes=(Cause("data_loader", (0,), us=8000),)), 0, "data_loader"),
+        (Job(ranks=8, pipeline=8, causes=(Cause("slower_kernels", (6,), factor=2.0),)), 6, "slower_kernels"),
+        (Job(ranks=8, pipeline=4, tensor=2, causes=(Cause("op", (5,), us=6000),)), 5, "op"),
+    ],
+)
+def test_victims_in_pipelines_are_not_blamed(job: Job, culprit: int, reason: str, tmp_path: Path) -> None:
+    rows = tlg.rank_tables(tlg.load_set(write(job, tmp_path)))["late_ranks"].records()
+    named = [row for row in rows if row["reason"] not in (*UNNAMED, OTHERS) and row["new_ms"] > 1]
+    assert {(row["rank"], row["reason"]) for row in named} == {(culprit, reason)}
+    assert sum(row["new_ms"] for row in named) > 10
+    followed = [row for row in rows if row["what"].startswith("waited for ")]
+    assert followed or job.ranks == 2
+    assert all(row["what"].startswith(f"waited for rank{culprit}: ") for row in followed)

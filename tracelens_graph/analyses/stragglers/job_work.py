@@ -1,0 +1,335 @@
+"""The work of a recorded job as operations that could be even: what each GPU event, transfer and host stretch takes.
+
+Ranks that run the same kernels at the same place of a step take the mean of these in the ideal job; what is left
+between ranks that run others, as the stages of a pipeline do, is spread evenly. Transfers of equal collectives take the
+median. Host time between two calls takes the median of equal stretches; the published definition leaves it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tracelens_graph.analyses.critical_path.causes import Causes
+from tracelens_graph.analyses.critical_path.causes import causes as causes_of_ranks
+from tracelens_graph.analyses.critical_path.critical_path import steps_of
+from tracelens_graph.analyses.critical_path.points import Edge, Role
+from tracelens_graph.analyses.critical_path.rerun import Lane, Lanes, in_order, lanes, weights
+from tracelens_graph.analyses.diagnosis.finding import brief
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
+from tracelens_graph.analyses.stragglers.rank_work import HostLabels, pipelines
+from tracelens_graph.analyses.stragglers.reasons import EXPLAINED_PERCENT, LARGER, MORE, OF_STATE, SLOWER, around
+from tracelens_graph.analyses.stragglers.slowdown import LINK, Work
+from tracelens_graph.graph.arrays import positions_by
+from tracelens_graph.graph.collectives import collectives_of
+from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.graph.window import step_number
+from tracelens_graph.utils.arrays import Ns, Rows
+
+COMPUTATION, HOST = "computation", "host"
+
+MORE_OFTEN = 1.05
+"""What runs more often than this many times as often as on the median rank is more work."""
+
+
+def work_of_job(causes: Causes, between_programs: bool = True) -> Work:
+    """The operations of recorded ranks.
+
+    Args:
+        causes: the points of the ranks.
+        between_programs: spread work evenly also over ranks that run different programs, as stages of a pipeline do.
+    """
+    recorded = weights(causes)
+    ideal = recorded.copy()
+    kinds = [COMPUTATION, HOST]
+    kind = np.full(len(recorded), -1)
+    of_ranks = [lanes(causes, ordinal) for ordinal in range(len(causes.traces))]
+    for code, what in enumerate(("gpu", "host")):
+        for edge, even in _evened(of_ranks, what):
+            # Host time is no work that others could do: a delay would be gone, not shared.
+            ideal[edge] = even if what == "gpu" else np.minimum(even, recorded[edge])
+            kind[edge] = code
+    if between_programs:
+        _spread(of_ranks, ideal)
+    for name, edge in _transfers(causes):
+        if name not in kinds:
+            kinds.append(name)
+        ideal[edge], kind[edge] = int(np.median(recorded[edge])), kinds.index(name)
+    pipeline, stage = pipelines(causes.matched) if causes.matched is not None else (np.zeros(1, int), np.zeros(1, int))
+    ends = np.flatnonzero(causes.role == Role.gpu_end)
+    steps = steps_of(causes)
+    begin = int(steps.start_ns[0]) if len(steps.number) else int(causes.time.min())
+    return Work(
+        before=causes.before,
+        after=causes.after,
+        order=in_order(causes),
+        given=causes.time,
+        recorded=recorded,
+        ideal=ideal,
+        kind=kind,
+        worker=causes.ordinal[causes.after],
+        kinds=kinds,
+        workers=[one.name for one in causes.traces],
+        stage=stage,
+        dp_rank=pipeline if stage.any() else np.arange(len(causes.traces)),
+        ends=ends,
+        step=np.zeros(len(ends), np.int64),
+        begin_ns=begin,
+        steps=max(len(steps.number), 1),
+        notes=causes.notes,
+        explain=lambda worker, code: _explained(
+            causes,
+            recorded - ideal,
+            np.flatnonzero((kind == code) & (causes.ordinal[causes.after] == worker)),
+            worker,
+            kinds[code],
+        ),
+    )
+
+
+def _explained(causes: Causes, excess: Ns, edge: Rows, worker: int, kind: str) -> tuple[str, str]:
+    """How some operations of a kind on a rank differ from even ones, and the work with most of that."""
+    edge = edge[excess[edge] > 0]
+    if not len(edge):
+        return "", ""
+    if kind == HOST:
+        return _of_host(causes, int(edge[np.argmax(excess[edge])]), worker)
+    core = causes.core(worker)
+    row = causes.row[causes.after[edge]]
+    codes, place = np.unique(core.columns.name[row], return_inverse=True)
+    sums = np.bincount(place, excess[edge])
+    at = np.flatnonzero(place == int(sums.argmax()))
+    longest = int(row[at[np.argmax(excess[edge[at]])]])
+    what = brief(core.names[codes[int(sums.argmax())]]) + around(core, longest)
+    if kind != COMPUTATION:
+        return LINK, f"{kind}: {what}"
+    return _of_computation(causes, worker, longest), what
+
+
+def _of_host(causes: Causes, edge: int, worker: int) -> tuple[str, str]:
+    """What the host of a rank did on an edge most of the time."""
+    core, shift = causes.core(worker), causes.on_clock(worker, 0)
+    span = (int(causes.time[point[edge]]) - shift for point in (causes.before, causes.after))
+    spent = HostLabels(core).within(*span)
+    (state, _), most = max(spent.items(), key=lambda one: one[1].ns)
+    row = most.row
+    return OF_STATE.get(state, "op"), brief(core.names[core.columns.name[row]]) + around(core, row) if row >= 0 else ""
+
+
+def _of_computation(causes: Causes, worker: int, row: int) -> str:
+    """How the kernels like one differ from those of all ranks: in number, in the sizes of their inputs, or in time."""
+    counts, inputs = [], []
+    for ordinal in range(len(causes.traces)):
+        core, name = causes.core(ordinal), causes.core(worker).names[causes.core(worker).columns.name[row]]
+        c, rows = core.columns, causes.ranks[ordinal].gpu_rows
+        rows = rows[np.array([one == name for one in core.names], bool)[c.name[rows]]]
+        owner = c.owner[rows][c.owner[rows] >= 0]
+        counts.append(len(rows))
+        inputs.append({core.argsets[one][0] for one in np.unique(c.argset[owner]).tolist() if one >= 0})
+    if counts[worker] > MORE_OFTEN * float(np.median(counts)):
+        return MORE
+    others = [one for ordinal, one in enumerate(inputs) if ordinal != worker and one]
+    return LARGER if others and inputs[worker] not in others else SLOWER
+
+
+SAME_SHARE = 0.5
+"""A rank that does this share of the same as others, from the beginning and to the end, is compared with them in it."""
+
+
+def _evened(of_ranks: Sequence[Lanes], what: str) -> list[tuple[Rows, Ns]]:
+    """Edges of lanes that do the same, and what they take where all take the same."""
+    by_place: dict[int, dict[tuple[str, ...], dict[int, list[Lane]]]] = {}
+    for ordinal, found in enumerate(of_ranks):
+        for (_, of, place), lane in found.items():
+            if of == what:
+                same = by_place.setdefault(place, {}).setdefault(tuple(lane.names), {})
+                same.setdefault(ordinal, []).append(lane)
+    even = []
+    for signatures in by_place.values():
+        joined: dict[tuple[str, ...], list[tuple[Lane, Rows]]] = {}
+        for names, ranks in signatures.items():
+            home, position = _home(names, len(ranks), signatures)
+            joined.setdefault(home, []).extend((lane, position) for lanes_of in ranks.values() for lane in lanes_of)
+        for home, members in joined.items():
+            even += _typical(members, len(home), what)
+    return even
+
+
+def _home(
+    names: tuple[str, ...], ranks: int, signatures: Mapping[tuple[str, ...], Mapping[int, object]]
+) -> tuple[tuple[str, ...], Rows]:
+    """The names that those of a lane are compared with, and the place of each among them; -1 for none.
+
+    These are its own where other ranks have the same; else the most alike of more ranks.
+    """
+    best, most = names, (np.arange(len(names)), SAME_SHARE * len(names))
+    if ranks < 2:
+        for other, of in signatures.items():
+            if len(of) > ranks:
+                place = _common(names, other)
+                if (count := int((place >= 0).sum())) >= most[1]:
+                    best, most = other, (place, count + 1)
+    return best, most[0]
+
+
+def _common(names: Sequence[str], other: Sequence[str]) -> Rows:
+    """Per name the place of the same one in others, counted from the beginning, then from the end; -1 for none."""
+    shorter = min(len(names), len(other))
+    first = next((at for at in range(shorter) if names[at] != other[at]), shorter)
+    last = next((at for at in range(shorter - first) if names[-1 - at] != other[-1 - at]), shorter - first)
+    place = np.full(len(names), -1)
+    place[:first] = np.arange(first)
+    place[len(names) - last :] = np.arange(len(other) - last, len(other))
+    return place
+
+
+def _typical(members: Sequence[tuple[Lane, Rows]], length: int, what: str) -> list[tuple[Rows, Ns]]:
+    """Edges of lanes, and what they take where all of a place take the same: the mean, or of host time the median."""
+    takes = np.full((len(members), length), -1)
+    for at, (lane, place) in enumerate(members):
+        takes[at, place[place >= 0]] = lane.takes[place >= 0]
+    own = np.zeros((len(members), length), bool)
+    for at, (lane, place) in enumerate(members):
+        own[at, place[place >= 0]] = lane.own[place >= 0]
+    takes[own != own[0]] = -1
+    count = (takes >= 0).sum(axis=0)
+    if what == "gpu":
+        typical = np.rint(np.where(takes >= 0, takes, 0).sum(axis=0) / np.maximum(count, 1)).astype(np.int64)
+    else:
+        # Unknown times are sorted behind all others.
+        ascending = np.sort(np.where(takes >= 0, takes, np.iinfo(np.int64).max), axis=0)
+        typical = ascending[np.maximum(count - 1, 0) // 2, np.arange(length)]
+    even = []
+    for at, (lane, place) in enumerate(members):
+        known = np.flatnonzero(place >= 0)
+        known = known[takes[at, place[known]] >= 0]
+        even.append((lane.edge[known], typical[place[known]]))
+    return even
+
+
+def _spread(of_ranks: Sequence[Lanes], ideal: Ns) -> None:
+    """Scale GPU work so that all ranks have equally much of it in a step."""
+    edges: dict[int, dict[int, list[np.ndarray]]] = {}
+    for ordinal, found in enumerate(of_ranks):
+        for (step, what, _), lane in found.items():
+            if what == "gpu":
+                edges.setdefault(step, {}).setdefault(ordinal, []).append(lane.edge[lane.takes >= 0])
+    for by_rank in edges.values():
+        joined = {ordinal: np.concatenate(parts) for ordinal, parts in by_rank.items()}
+        totals = {ordinal: int(ideal[edge].sum()) for ordinal, edge in joined.items()}
+        even = float(np.mean(list(totals.values())))
+        for ordinal, edge in joined.items():
+            if totals[ordinal] and totals[ordinal] != even:
+                ideal[edge] = np.rint(ideal[edge] * (even / totals[ordinal])).astype(np.int64)
+
+
+def _transfers(causes: Causes) -> list[tuple[str, np.ndarray]]:
+    """Kind of collectives, and the edges on which equal ones of all ranks move data."""
+    moves = np.flatnonzero(causes.kind == Edge.transfer)
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for ordinal, of in positions_by(causes.ordinal[causes.after[moves]]):
+        held = collectives_of(causes.core(ordinal))
+        for edge in moves[of].tolist():
+            at = held.of_row.get(int(causes.row[causes.after[edge]]), -1)
+            if at < 0:
+                continue
+            one = held.nodes[at]
+            size = one.in_bytes if one.kind in POINT_TO_POINT else (one.in_bytes, one.out_bytes)
+            groups.setdefault((one.kind, size, one.group_size), []).append(edge)
+    return [(str(key[0]), np.array(edges)) for key, edges in groups.items()]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a delay began: the rank, a word of `REASONS`, and the work with most of it."""
+
+    ordinal: int
+    word: str
+    what: str
+
+
+class Origins:
+    """Where delays of ranks began, however many transfers and collectives away.
+
+    Args:
+        traces: the ranks.
+        matched: which of their collectives are one.
+    """
+
+    def __init__(self, traces: TraceSet, matched: MatchedCollectives) -> None:
+        self._traces, self._matched = traces, matched
+
+    @cached_property
+    def _causes(self) -> Causes:
+        return causes_of_ranks(self._traces, self._matched)
+
+    @cached_property
+    def _work(self) -> Work:
+        return work_of_job(self._causes, between_programs=False)
+
+    @cached_property
+    def _excess(self) -> Ns:
+        return self._work.recorded - self._work.ideal
+
+    @cached_property
+    def _shared_ns(self) -> Mapping[int, int]:
+        """Step -> host time beyond the usual that at least half of the ranks spend in it: they are not late by that."""
+        of_steps: dict[int, dict[int, int]] = {}
+        host = self._work.kind == self._work.kinds.index(HOST)
+        for ordinal in range(len(self._traces)):
+            for (step, what, _), lane in lanes(self._causes, ordinal).items():
+                if what == "host":
+                    edge = lane.edge[host[lane.edge]]
+                    of_step = of_steps.setdefault(step, {})
+                    of_step[ordinal] = of_step.get(ordinal, 0) + int(self._excess[edge].sum())
+        ranks = len(self._traces)
+        return {step: sorted(of.values())[(len(of) - 1) // 2] for step, of in of_steps.items() if 2 * len(of) > ranks}
+
+    def _step(self, point: int) -> int:
+        core = self._causes.core(int(self._causes.ordinal[point]))
+        mark = int(core.step[self._causes.row[point]])
+        number = step_number(core.names[core.columns.name[mark]]) if mark >= 0 else None
+        return 0 if number is None else number
+
+    def of(self, ordinal: int, row: int, late_ns: int) -> Origin | None:
+        """Where the delay of a GPU event began; None where no excess on the way to it accounts for it.
+
+        The way goes back over what bound each point, up to where all ranks met.
+
+        Args:
+            ordinal: place of the rank.
+            row: the GPU event.
+            late_ns: how late it is.
+        """
+        causes, work = self._causes, self._work
+        met = len(causes.time) - len(causes.collective)
+        rank = causes.ranks[ordinal]
+        point = int(causes.first_point[ordinal] + rank.gpu_start[np.searchsorted(rank.gpu_rows, row)])
+        passed: dict[tuple[int, int], list[int]] = {}
+        sums: dict[tuple[int, int], int] = {}
+        total = 0
+        while total < late_ns and (edge := int(causes.binding[point])) >= 0:
+            kind = int(work.kind[edge])
+            if kind >= 0 and (more := int(self._excess[edge])):
+                key = int(causes.ordinal[point]), kind
+                passed.setdefault(key, []).append(edge)
+                sums[key] = sums.get(key, 0) + more
+                total += more
+            point = int(causes.before[edge])
+            if point >= met and self._matched.count[causes.collective[point - met]] == len(self._traces):
+                break
+        if not sums:
+            return None
+        for one, edges in passed.items():
+            if work.kinds[one[1]] == HOST:
+                steps = {self._step(int(causes.after[edge])) for edge in edges}
+                sums[one] -= sum(max(self._shared_ns.get(step, 0), 0) for step in steps)
+        key = max(sums, key=lambda one: sums[one])
+        if sums[key] < EXPLAINED_PERCENT / 100 * late_ns:
+            return None
+        word, what = _explained(causes, self._excess, np.array(passed[key]), key[0], work.kinds[key[1]])
+        return Origin(key[0], word, what) if word else None

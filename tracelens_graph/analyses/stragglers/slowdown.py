@@ -1,0 +1,307 @@
+"""How much slower a job is than it would be with even work: the slowdown S, and who and what accounts for it.
+
+The definitions are those of Lin et al., "Understanding Stragglers in Large Model Training Using What-if Analysis"
+(OSDI 2025). In the ideal job every operation of a type takes the same: computation its mean, communication the median
+of its transfers, which begin when the last of its peers has come. S is the length of the job over that of the ideal
+job. That of a type, stage or data-parallel rank is the length of the ideal job in which only its operations keep the
+times that they took, over that of the ideal job. A worker has the lower one of its stage and its data-parallel rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tracelens_graph.analyses.critical_path.causes import Causes
+from tracelens_graph.analyses.critical_path.critical_path import causes_of
+from tracelens_graph.analyses.critical_path.rerun import forward
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.schema import TableSchema
+from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
+
+SLOWEST_SHARE = 0.03
+"""Share of the workers that M_W repairs."""
+
+LINK = "slow_transfers"
+"""The reason where transfers take longer than equal ones."""
+
+WORTH_A_REASON = 0.01
+"""Excess from which a slowdown is explained."""
+
+SLOWDOWN = TableSchema(
+    "slowdown",
+    "How much slower a job is than with even work, and which types of operations, stages and workers account for it.",
+    {
+        "of": Column.key("job, type, stage, dp_rank, or worker", heading="of"),
+        "name": Column.key("type of operations, or name of the worker", heading="name", drop_priority=0),
+        "stage": Column("pipeline stage", heading="stage"),
+        "dp_rank": Column("data-parallel rank: number of the pipeline", heading="dp rank"),
+        "slowdown": Column(
+            "length of the job over that of the ideal one, where all operations of a type take the same; except for "
+            "the job, only the operations of this row keep the times that they took",
+            heading="slowdown",
+            drop_priority=0,
+            figure="slowdown",
+        ),
+        "lost_ms": Column(
+            "what a step takes longer than the ideal one for it", "ms", heading="lost ms", drop_priority=1
+        ),
+        "reason": Column.text(
+            "of a worker that takes at least 1 % longer the type of operations with most of that, and how they differ",
+            heading="reason",
+            drop_priority=0,
+        ),
+        "what": Column.text(
+            "the calls, kernels or transfers with most of it, and where they stand",
+            heading="what",
+            drop_priority=0,
+            wraps=True,
+        ),
+    },
+)
+
+
+Name = TypeVar("Name", str, int)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Work:
+    """Operations of a job and what each waits for, as points and edges; see `forward`.
+
+    Attributes:
+        before, after: per edge its points.
+        order: points in an order in which every edge leads forward.
+        given: moments of points that no edge leads to, ns.
+        recorded, ideal: per edge how long it took, and takes in the ideal job, ns.
+        kind: per edge the place of its type of operation in `kinds`; -1 for what is no operation.
+        worker: per edge the place of its worker.
+        kinds: names of the types.
+        workers: names of the workers.
+        stage, dp_rank: per worker its pipeline stage and data-parallel rank.
+        ends, step: points that end a step, and the place of that step; a step lasts to the last of its ends.
+        begin_ns: when the steps begin.
+        steps: how many steps lie one behind the other up to those ends.
+        notes: what a reader must know.
+        explain: the reason and the work with most of the excess of a type of operations of a worker, by their places.
+    """
+
+    before: Rows
+    after: Rows
+    order: Rows
+    given: Ns
+    recorded: Ns
+    ideal: Ns
+    kind: Codes
+    worker: Codes
+    kinds: Sequence[str]
+    workers: Sequence[str]
+    stage: Codes
+    dp_rank: Codes
+    ends: Rows
+    step: Codes
+    begin_ns: int = 0
+    steps: int = 1
+    notes: Sequence[str] = ()
+    explain: Callable[[int, int], tuple[str, str]] | None = None
+
+    def length_ns(self, kept: Mask) -> float:
+        """Mean length of a step in which some edges keep their recorded times, and all others the ideal ones."""
+        weight = np.where(kept | (self.kind < 0), self.recorded, self.ideal)
+        moment = forward(self.before, self.after, weight, self.order, self.given)
+        last = np.full(int(self.step.max()) + 1, self.begin_ns)
+        np.maximum.at(last, self.step, moment[self.ends])
+        return (float(last.mean()) - self.begin_ns) / self.steps
+
+
+@dataclass(frozen=True, eq=False)
+class Slowdown:
+    """The slowdown of a job against its ideal, and who and what accounts for it."""
+
+    work: Work
+
+    @cached_property
+    def length_ns(self) -> float:
+        """Mean length of a step with the recorded times."""
+        return self.work.length_ns(np.ones(len(self.work.kind), bool))
+
+    @cached_property
+    def ideal_ns(self) -> float:
+        """Mean length of a step of the ideal job."""
+        return self.work.length_ns(np.zeros(len(self.work.kind), bool))
+
+    @property
+    def job(self) -> float:
+        """S of the job."""
+        return self.length_ns / self.ideal_ns
+
+    @cached_property
+    def types(self) -> dict[str, float]:
+        """Type of operations -> its slowdown."""
+        return {name: self._with_only(self.work.kind == at) for at, name in enumerate(self.work.kinds)}
+
+    @cached_property
+    def stages(self) -> dict[int, float]:
+        """Pipeline stage -> its slowdown."""
+        return self._of_workers(self.work.stage)
+
+    @cached_property
+    def dp_ranks(self) -> dict[int, float]:
+        """Data-parallel rank -> its slowdown."""
+        return self._of_workers(self.work.dp_rank)
+
+    @cached_property
+    def workers(self) -> np.ndarray:
+        """The slowdown of each worker: the lower one of its stage and its data-parallel rank."""
+        pairs = zip(self.work.stage.tolist(), self.work.dp_rank.tolist(), strict=True)
+        several = len(self.stages) > 1
+        return np.array([min(self.stages[one], self.dp_ranks[other]) if several else self.dp_ranks[other]
+                         for one, other in pairs])  # fmt: skip
+
+    @cached_property
+    def by_workers(self) -> float | None:
+        """M_W: which share of the excess goes with the slowest 3 % of the workers, at least one; None without any."""
+        count = int(np.ceil(SLOWEST_SHARE * len(self.workers)))
+        slowest = np.argsort(-self.workers, kind="stable")[:count]
+        return self._share_without(np.isin(self.work.worker, slowest))
+
+    @cached_property
+    def by_last_stage(self) -> float | None:
+        """M_S: which share of the excess goes with the last pipeline stage; None without stages, or any excess."""
+        if len(self.stages) < 2:
+            return None
+        return self._share_without(self.work.stage[self.work.worker] == max(self.stages))
+
+    def why(self, worker: int) -> tuple[str, str]:
+        """The reason of a worker's slowdown, and the work with most of it; empty where it is below 1 %."""
+        if self.workers[worker] < 1 + WORTH_A_REASON:
+            return "", ""
+        work = self.work
+        kinds = [kind for kind in range(len(work.kinds)) if (work.kind[work.worker == worker] == kind).any()]
+        alone = {kind: self._with_only((work.worker == worker) & (work.kind == kind)) for kind in kinds}
+        kind = max(alone, key=lambda one: alone[one])
+        return work.explain(worker, kind) if work.explain is not None else (work.kinds[kind], "")
+
+    def culprits(self) -> list[int]:
+        """Places of the workers that account for most of the excess, the slowest first.
+
+        These are the ones with at least half the excess of the slowest, from 1 % of the ideal job on.
+        """
+        order = np.argsort(-self.workers, kind="stable")
+        least = max(WORTH_A_REASON, 0.5 * float(self.workers.max() - 1))
+        return [at for at in order.tolist() if self.workers[at] - 1 >= least]
+
+    def line(self) -> str:
+        """S, and which workers account for it, in a sentence."""
+        text = f"slowdown: {self.job:.2f} times the ideal job, in which ranks have even work"
+        found = self.culprits()
+        if self.job < 1 + WORTH_A_REASON or not found:
+            return text
+        stage = self._stage_of(found)
+        names = [f"{self.work.workers[at]} alone {self.workers[at]:.2f}" for at in found[:3]]
+        more = f" and {len(found) - 3:,} more" if len(found) > 3 else ""
+        reason, what = self.why(found[0])
+        if stage is not None:
+            names, more = [f"stage {stage} of {len(self.stages)} alone {self.stages[stage]:.2f}"], ""
+            reason = f"uneven stages, {reason}"
+        if reason == LINK:  # a link is of several ranks, of which none is slow itself
+            kind, _, _ = what.partition(":")
+            return f"{text}; slow transfers of {kind} alone {self.types.get(kind, self.job):.2f}"
+        because = f": {reason.replace('_', ' ')}{f' ({what})' if what else ''}" if reason else ""
+        return f"{text}; {', '.join(names)}{more}{because}"
+
+    def _stage_of(self, workers: Sequence[int]) -> int | None:
+        """The stage whose workers these are, all of several; None for any others."""
+        stages = {int(self.work.stage[at]) for at in workers}
+        stage = stages.pop()
+        count = int((self.work.stage == stage).sum())
+        return None if stages or len(self.stages) < 2 or not 1 < count == len(workers) else stage
+
+    def _with_only(self, kept: Mask) -> float:
+        return self.work.length_ns(kept) / self.ideal_ns
+
+    def _of_workers(self, group: Codes) -> dict[int, float]:
+        return {one: self._with_only(group[self.work.worker] == one) for one in np.unique(group).tolist()}
+
+    def _share_without(self, repaired: Mask) -> float | None:
+        excess = self.length_ns - self.ideal_ns
+        return (self.length_ns - self.work.length_ns(~repaired)) / excess if excess > 0 else None
+
+    def table(self) -> Table:
+        """One row for the job, then per type, stage, data-parallel rank and worker, the slowest first."""
+        rows = [self._row("job", "", self.job)]
+        for name, value in _slowest(self.types):
+            rows.append(self._row("type", name, value))
+        if len(self.stages) > 1:
+            rows += [self._row("stage", "", value, stage=stage) for stage, value in _slowest(self.stages)]
+            rows += [self._row("dp_rank", "", value, dp_rank=rank) for rank, value in _slowest(self.dp_ranks)]
+        work = self.work
+        for at in np.argsort(-self.workers, kind="stable").tolist():
+            where = {"stage": int(work.stage[at]), "dp_rank": int(work.dp_rank[at])} if len(self.stages) > 1 else {}
+            reason, what = self.why(at)
+            rows.append(
+                self._row("worker", work.workers[at], float(self.workers[at]), **where)
+                | {"reason": reason, "what": what}
+            )
+        return SLOWDOWN.of_records(rows, "Slowdown against even work", [*self.measures(), *work.notes])
+
+    def _row(self, of: str, name: str, slowdown: float, **where: int) -> dict[str, object]:
+        return {
+            "of": of, "name": name, "stage": None, "dp_rank": None, "slowdown": slowdown,
+            "lost_ms": (slowdown - 1) * self.ideal_ns / 1e6, "reason": "", "what": "", **where,
+        }  # fmt: skip
+
+    def measures(self) -> list[str]:
+        """M_W and M_S in words."""
+        of = {"M_W": (self.by_workers, "the slowest 3 % of the workers"), "M_S": (self.by_last_stage, "the last stage")}
+        return [
+            f"{name}: {round(100 * share)} % of the excess goes with {whom}"
+            for name, (share, whom) in of.items()
+            if share is not None
+        ]
+
+    def heat_map(self) -> Table:
+        """The slowdown of each worker: a row per pipeline stage, a column per data-parallel rank."""
+        work = self.work
+        columns: dict[str, list[object]] = {"stage": list(self.stages)}
+        for rank in self.dp_ranks:
+            columns[f"dp {rank}"] = [
+                next(iter(self.workers[(work.stage == stage) & (work.dp_rank == rank)].tolist()), None)
+                for stage in self.stages
+            ]
+        return Table("slowdown_map", columns, title="Slowdown of each worker, by stage and data-parallel rank")
+
+
+def _slowest(found: Mapping[Name, float]) -> list[tuple[Name, float]]:
+    return sorted(found.items(), key=lambda one: -one[1])
+
+
+def slowdown(ranks: Any, matched: MatchedCollectives | None = None) -> Slowdown:
+    """How much slower a job is than with even work.
+
+    Args:
+        ranks: the traces of its ranks, loaded whole; or the path of a parquet file with one row per operation of a
+            job, see `work_of_parquet`.
+        matched: which collectives of the ranks are one; by default they are matched.
+
+    Raises:
+        AnalysisError: there is one rank alone, or no GPU work.
+        MissingExtraError: pyarrow is not installed, and the operations are in a parquet file.
+        TraceError: a parquet file holds no operations.
+    """
+    from tracelens_graph.analyses.stragglers.job_work import work_of_job
+    from tracelens_graph.analyses.stragglers.operations import work_of_parquet
+
+    if isinstance(ranks, str | Path):
+        return Slowdown(work_of_parquet(str(ranks)))
+    causes = ranks if isinstance(ranks, Causes) else causes_of(ranks, matched)
+    if len(causes.traces) < 2:
+        raise AnalysisError("slowdown: there is one rank, and ranks are compared with one another")
+    return Slowdown(work_of_job(causes))
