@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from glob import has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.graph import Graph
     from tracelens_graph.graph.trace_set import TraceSet
+    from tracelens_graph.loading.many import Leaves
 
 
 def traces_named(arguments: Sequence[str]) -> list[str]:
@@ -126,7 +127,7 @@ def load_set(
     columns: Iterable[str] | None = None,
     scheduler: str | None = None,
     is_job: bool = True,
-    leaves: Callable[[Graph], Any] | None = None,
+    leaves: Leaves | None = None,
 ) -> TraceSet:
     """The traces of some files, with progress on a terminal; notes on them go to standard error.
 

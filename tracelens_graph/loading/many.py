@@ -18,7 +18,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from sys import intern
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from tracelens_graph.errors import AnalysisError, LinkError, NotATraceError, TraceError
 from tracelens_graph.graph.graph import Graph, changed
@@ -41,7 +41,7 @@ MEMORY_BYTES = 4 * 2**30
 """Size of the graphs of a set that are held in memory; the others are mapped from files."""
 
 
-AGAIN_BYTES = 256 * 2**20
+AGAIN_BYTES = 64 * 2**20
 """Size of graphs that were read again and are kept, in case they are asked for once more."""
 
 _LEAST_BYTES = 2**20
@@ -50,8 +50,15 @@ _LEAST_BYTES = 2**20
 SPILLED_BYTES = 64 * 2**20
 """Files of so much together are written as graphs on the way, so that reading them again takes no time."""
 
-Leaves = Callable[[Graph], Any]
-"""What is made of a graph where it is read: a function of a module, or an object of a class of one."""
+
+class Leaves(Protocol):
+    """What is made of each graph where it is read; can be sent to a process."""
+
+    def __call__(self, core: Graph, /) -> Any:
+        """What a graph leaves; None for nothing."""
+
+    def shared(self, left: Any) -> Any:
+        """The same, with what other graphs left, too, held once."""
 
 
 @dataclass(frozen=True)
@@ -203,9 +210,9 @@ def load_core_set(
             remarks.update(dict.fromkeys(outcome.notes))
             if outcome.linked is not None:
                 links[file] = outcome.linked
-            if isinstance(outcome, _Done) and outcome.info is not None:
+            if isinstance(outcome, _Done) and outcome.info is not None and leaves is not None:
                 read = partial(again.graph, outcome, orders[file])
-                graphs[file] = Deferred(_brief(outcome.info, lists), outcome.left, read)
+                graphs[file] = Deferred(_brief(outcome.info, lists), leaves.shared(outcome.left), read)
                 continue
             if isinstance(outcome, _Done):
                 core = _fetched(outcome, orders[file], into_memory=held < memory_bytes)

@@ -7,6 +7,7 @@ all. The estimate is robust: a collective without a common end, or one that was 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,8 +17,6 @@ LEAST_ANCHORS = 5
 """Collectives that a rank must share with the others, so that its clock is known."""
 _LEAST_FOR_DRIFT_NS = 1_000_000_000
 """Drift of 50 ppm moves a clock by 50 us a second: below that it is lost in noise."""
-_MOST_ENDS = 20_000_000
-"""Ends that clocks are estimated from: more collectives than that are thinned out."""
 _ROUNDS = 10
 _NORMAL = 1.4826
 """Median absolute deviation -> standard deviation of a normal distribution."""
@@ -69,56 +68,64 @@ def clocks_by_ends(parts: Parts, number: np.ndarray, clock_of: np.ndarray) -> Cl
     order = np.lexsort((parts.end_ns[rows], cell))
     cells, first, count = np.unique(cell[order], return_index=True, return_counts=True)
     middle = parts.end_ns[rows][order][first + (count - 1) // 2]
-    _, place = np.unique(cells // max(clocks, 1), return_inverse=True)
-    shared = np.flatnonzero(np.bincount(place) > 1)
-    shared = shared[:: max(1, -(-len(shared) * clocks // _MOST_ENDS))]
-    row = np.full(int(place.max(initial=-1)) + 1, -1, np.int64)
-    row[shared] = np.arange(len(shared))
-    kept = row[place] >= 0
-    ends = np.zeros((len(shared), clocks), np.int64)
-    known = np.zeros(ends.shape, bool)
-    at = (row[place[kept]], cells[kept] % max(clocks, 1))
-    ends[at], known[at] = middle[kept], True
-    return clocks_of(ends, known)
+    return _clocks(_Ends(cells // max(clocks, 1), cells % max(clocks, 1), middle), clocks)
 
 
-def clocks_of(ends_ns: np.ndarray, known: np.ndarray) -> Clocks:
-    """Clocks by the ends of collectives.
+class _Ends(NamedTuple):
+    """Ends of collectives, of those alone that took part: a job has thousands of groups, and each rank is in a few.
 
-    Args:
-        ends_ns: whole numbers, a row per collective and a column per rank.
-        known: whether a rank took part in a collective.
+    Attributes:
+        collective, rank: number of the collective and of the rank of each end.
+        ns: when it was; from some moment on, as a float, which is exact for 104 days.
+    """
+
+    collective: np.ndarray
+    rank: np.ndarray
+    ns: np.ndarray
+
+    def only(self, which: np.ndarray) -> _Ends:
+        """Some of them, with collectives numbered from 0 on."""
+        _, collective = np.unique(self.collective[which], return_inverse=True)
+        return _Ends(collective, self.rank[which], self.ns[which])
+
+    def shared(self) -> np.ndarray:
+        """Whether the collective of each has another end."""
+        return np.bincount(self.collective)[self.collective] > 1
+
+
+def _clocks(every: _Ends, ranks: int) -> Clocks:
+    """Clocks of some ranks, or of what shares one.
 
     The offset of a rank is that of the median over its collectives; with a drift, a line is fitted through its
     deviations from the median over all ranks, with Cauchy weights.
     """
-    ranks = ends_ns.shape[1]
-    shared = known & (known.sum(axis=1) > 1)[:, None]
-    anchors = shared.sum(axis=0)
+    ends = every.only(every.shared())
+    anchors = np.bincount(ends.rank, minlength=ranks)
     nothing = Clocks(np.zeros(ranks, np.int64), np.zeros(ranks), np.full(ranks, np.inf), anchors, 0)
-    if not shared.any():
+    if not len(ends.ns):
         return nothing
-    base = int(ends_ns[shared].min())
-    # Times from the first end on are exact as floats for 104 days.
-    ends = np.where(shared, ends_ns - base, np.nan).astype(float)
+    base = int(ends.ns.min())
+    ends = ends._replace(ns=(ends.ns - base).astype(float))
     # With few collectives no rank has enough: then one with most is the reference.
     first = int(np.argmax(anchors >= min(LEAST_ANCHORS, int(anchors.max()))))
-    offset, is_known = _offsets(ends, shared, first)
-    rows = (shared & is_known).sum(axis=1) > 1
-    if not rows.any():
+    offset, is_known = _offsets(ends, ranks, first)
+    ends = ends.only(is_known[ends.rank])
+    ends = ends.only(ends.shared())
+    if not len(ends.ns):
         return nothing
-    ends = ends[rows]
     drift = np.zeros(ranks)
-    is_long = float(np.nanmax(ends) - np.nanmin(ends)) >= _LEAST_FOR_DRIFT_NS
+    is_long = float(ends.ns.max() - ends.ns.min()) >= _LEAST_FOR_DRIFT_NS
     scale = np.full(ranks, np.inf)
     middle = 0.0
     for _ in range(_ROUNDS):
-        moment = _medians((ends - offset - drift * (ends - middle))[:, is_known].T)
+        moved = ends.ns - offset[ends.rank] - drift[ends.rank] * (ends.ns - middle)
+        moment = _medians(moved, ends.collective, int(ends.collective.max()) + 1)
         middle = float(np.median(moment)) if is_long else 0.0
-        at, residual = (moment - middle)[:, None], (ends - moment[:, None])[:, is_known]
-        weights, scale[is_known] = _weights(residual - offset[is_known] - drift[is_known] * at)
-        slope, start = _lines(at, np.nan_to_num(residual), weights, is_long)
-        drift[is_known], offset[is_known] = slope, start
+        at, residual = (moment - middle)[ends.collective], ends.ns - moment[ends.collective]
+        weights, found = _weights(residual - offset[ends.rank] - drift[ends.rank] * at, ends.rank, ranks)
+        scale[is_known] = found[is_known]
+        slope, start = _lines(at, residual, weights, ends.rank, ranks, is_long)
+        drift[is_known], offset[is_known] = slope[is_known], start[is_known]
         # Medians over ranks are the clock of no rank, so all count against the reference.
         drift[is_known] -= drift[first]
         offset[is_known] -= offset[first]
@@ -127,47 +134,59 @@ def clocks_of(ends_ns: np.ndarray, known: np.ndarray) -> Clocks:
     return Clocks(np.rint(offset).astype(np.int64), drift, error, anchors, base + round(middle))
 
 
-def _offsets(ends: np.ndarray, shared: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
+def _offsets(ends: _Ends, ranks: int, first: int) -> tuple[np.ndarray, np.ndarray]:
     """First estimates of all offsets, and whether there are collectives enough for them.
 
     Ranks that share no group with the first are reached over others: the nearest first.
     """
-    ranks = ends.shape[1]
     offset, is_known = np.zeros(ranks), np.zeros(ranks, bool)
     is_known[first] = True
+    collectives = int(ends.collective.max()) + 1
     while True:
-        reference = _medians(np.where(is_known, ends - offset, np.nan).T)
-        has = ~np.isnan(reference)
-        common = (shared & has[:, None]).sum(axis=0)
-        fresh = np.flatnonzero(~is_known & (common >= LEAST_ANCHORS))
-        if not len(fresh):
+        known = is_known[ends.rank]
+        reference = _medians((ends.ns - offset[ends.rank])[known], ends.collective[known], collectives)
+        apart = ends.ns - reference[ends.collective]
+        has = ~np.isnan(apart)
+        common = np.bincount(ends.rank[has], minlength=ranks)
+        fresh = ~is_known & (common >= LEAST_ANCHORS)
+        if not fresh.any():
             return offset, is_known
-        offset[fresh] = _medians((ends - reference[:, None])[np.ix_(has, fresh)])
-        is_known[fresh] = True
+        offset[fresh] = _medians(apart[has], ends.rank[has], ranks)[fresh]
+        is_known |= fresh
 
 
-def _medians(values: np.ndarray) -> np.ndarray:
-    """The median of each column without its NaN; NaN where there is nothing else."""
-    ordered = np.sort(values, axis=0)  # NaN comes last
-    count = np.maximum((~np.isnan(values)).sum(axis=0), 1)
-    at = np.arange(values.shape[1])
-    return (ordered[(count - 1) // 2, at] + ordered[count // 2, at]) / 2
+def _medians(values: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
+    """The median of the values of each group; NaN where it has none."""
+    ordered = np.append(values[np.lexsort((values, group))], np.nan)
+    count = np.bincount(group, minlength=groups)
+    first = np.cumsum(count) - count
+    low, high = (np.where(count > 0, first + (count - 1 + up) // 2, len(values)) for up in (0, 1))
+    found: np.ndarray = (ordered[low] + ordered[high]) / 2
+    return found
 
 
-def _weights(deviation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Cauchy weights of the deviations in each column, 0 for NaN, and the scale of each column."""
-    scale = np.maximum(_NORMAL * _medians(np.abs(deviation - _medians(deviation))), _RESOLUTION_NS)
-    return np.nan_to_num(1 / (1 + (deviation / scale) ** 2)), scale
+def _weights(deviation: np.ndarray, rank: np.ndarray, ranks: int) -> tuple[np.ndarray, np.ndarray]:
+    """Cauchy weights of the deviations of each rank, and the scale of each rank."""
+    apart = np.abs(deviation - _medians(deviation, rank, ranks)[rank])
+    scale = np.maximum(_NORMAL * _medians(apart, rank, ranks), _RESOLUTION_NS)
+    return 1 / (1 + (deviation / scale[rank]) ** 2), scale
 
 
-def _lines(at: np.ndarray, values: np.ndarray, weights: np.ndarray, is_long: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Slope, and value at 0, of the line through each column of values; without drift a level one."""
-    total = weights.sum(axis=0)
-    mean = (weights * values).sum(axis=0) / total
+def _lines(
+    at: np.ndarray, values: np.ndarray, weights: np.ndarray, rank: np.ndarray, ranks: int, is_long: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Slope, and value at 0, of the line through the values of each rank; without drift a level one."""
+
+    def mean_of(some: np.ndarray) -> np.ndarray:
+        found: np.ndarray = np.bincount(rank, weights * some, ranks) / total
+        return found
+
+    total = np.maximum(np.bincount(rank, weights, ranks), np.finfo(float).tiny)
+    mean = mean_of(values)
     if not is_long:
-        return np.zeros(len(mean)), mean
-    middle = (weights * at).sum(axis=0) / total
-    spread = (weights * (at - middle) ** 2).sum(axis=0)
-    covered = (weights * (at - middle) * (values - mean)).sum(axis=0)
-    slope = np.divide(covered, spread, out=np.zeros(len(mean)), where=spread > 0)
+        return np.zeros(ranks), mean
+    middle = mean_of(at)
+    spread = mean_of((at - middle[rank]) ** 2)
+    covered = mean_of((at - middle[rank]) * (values - mean[rank]))
+    slope = np.divide(covered, spread, out=np.zeros(ranks), where=spread > 0)
     return slope, mean - slope * middle

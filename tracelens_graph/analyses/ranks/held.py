@@ -38,7 +38,7 @@ class Held(Sequence[Entry]):
         by_index: whether the number at the end of the key is the index, and not the sequence number; for each form.
         rank: as in `Collective`, `NONE` for none; one number where it is that of all.
         start_ns, end_ns: what counts of each.
-        whole_ns: first start and last end of all its kernels, in two columns.
+        whole_ns: first start and last end of all its kernels, in two columns; without rows where these are the same.
         first: where the kernels of each begin in `rows`, and behind the last one their number.
         rows, uids: the kernels of all.
     """
@@ -86,7 +86,7 @@ class Held(Sequence[Entry]):
             rank[:1] if len(rank) and (rank == rank[0]).all() else rank,
             times[:, 0].copy(),
             times[:, 1].copy(),
-            times if np.array_equal(whole, times) else whole,
+            whole[:0] if np.array_equal(whole, times) else whole,
             np.cumsum([0, *(len(one.rows) for one in nodes)], dtype=np.int32),
             np.array([row for one in nodes for row in one.rows], np.int32),
             np.array([uid for one in nodes for uid in one.uids], np.int64),
@@ -118,7 +118,9 @@ class Held(Sequence[Entry]):
             int(self.sequence[at]),
             int(self.rank[at if len(self.rank) > 1 else 0]),
         )
-        start_ns, end_ns = self.whole_ns[at].tolist()
+        start_ns, end_ns = (
+            self.whole_ns[at].tolist() if len(self.whole_ns) else (int(self.start_ns[at]), int(self.end_ns[at]))
+        )
         number = "" if by_index is None else index if by_index else sequence
         return Collective(**vars(form) | {
             "key": f"{form.key}{number}",

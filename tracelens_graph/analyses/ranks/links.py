@@ -28,7 +28,7 @@ LEAST_EXCESS_NS = 5_000
 """Links of equal kind differ by this much without a reason worth a name."""
 LATENCY_BYTES, LEAST_LATENCY_NS = 65_536, 100_000
 """Below this size a message's time is latency; a link that is slower by less than that is not called slow for it."""
-FACTOR, FACTOR_OF_FEW, FACTOR_OF_TWO = 1.3, 1.5, 3.0
+FACTOR, FACTOR_OF_FEW, FACTOR_OF_TWO = 1.25, 1.5, 3.0
 """How many times slower a slow link is: with `ENOUGH` collectives and three links to compare with; else; with less
 than three collectives."""
 ENOUGH = 5
@@ -332,11 +332,22 @@ class Links:
 
     @cached_property
     def excess_ns(self) -> Ns:
-        """How much longer each collective took because its link is slow; 0 for all others."""
+        """How much longer each collective took than on sound links of its kind, size and number of ranks, else 0.
+
+        That it goes to more hosts than these is no fault of its ranks either.
+        """
+        sound: dict[tuple[str, int, int], dict[int | None, list[float]]] = {}
+        for one in self.all:
+            if not one.is_slow:
+                sound.setdefault(_moved_alike(one), {}).setdefault(one.hosts, []).append(one.ns)
         found = np.zeros(len(self._m), np.int64)
-        for one in (link for some in self.slow for link in some.links):
-            took = self._m.shortest_ns[one.collectives]
-            found[one.collectives] = np.maximum(took - took * one.typical_ns / one.ns, 0)
+        for one in self.all:
+            of_hosts = {hosts: float(np.median(some)) for hosts, some in sound.get(_moved_alike(one), {}).items()}
+            least = min(of_hosts.values(), default=np.nan)
+            typical = one.ns if one.is_slow else of_hosts[one.hosts]
+            if typical >= FACTOR * least and typical - least >= LEAST_EXCESS_NS:
+                took = self._m.shortest_ns[one.collectives]
+                found[one.collectives] = np.maximum(took - took * least / typical, 0)
         return found
 
     @cached_property
@@ -349,7 +360,7 @@ class Links:
         """
         m, parts = self._m, self._m.parts
         delay = np.zeros(len(parts), np.int64)
-        if not self.slow:
+        if not self.excess_ns.any():
             return delay
         held = m.order
         moments = np.concatenate((m.start_ns[held], m.last_end_ns))
@@ -428,6 +439,10 @@ class Links:
             if name and not name.isdigit() and self._m.kind[at] != "send":
                 names.setdefault(tuple(self._m.trace[self._m.parts_of(at)].tolist()), name)
         return names
+
+
+def _moved_alike(link: Link) -> tuple[str, int, int]:
+    return link.kind, round(4 * math.log2(link.size)), len(link.places)
 
 
 def _causes_at(width: int, level: str, ends: Sequence[int], is_pair: bool) -> Iterator[Cause]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.ranks.held import Entry, Held
+from tracelens_graph.analyses.ranks.held import Entry, Forms, Held
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, COMPUTATION, gpu_classes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.collectives import Collective, collectives_of
@@ -308,15 +308,20 @@ def _held(w: Window) -> Iterator[Entry]:
             yield one, int(c.start_ns[rows].min()), int(c.end_ns[rows].max())
 
 
-@dataclass(frozen=True)
 class ReadRank:
     """What a rank leaves where it is read: what it took part in, in all of its trace and in a part of it.
 
-    Attributes:
+    Args:
         part: the part that was asked for; None for all.
     """
 
-    part: Callable[[Core], Window] | None = None
+    def __init__(self, part: Callable[[Core], Window] | None = None) -> None:
+        self.part = part
+        self._forms = Forms()
+        self._properties: dict[str, tuple[Mapping[str, Any], ...]] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ReadRank, (self.part,)
 
     def __call__(self, core: Core) -> tuple[RankCollectives, ...] | None:
         """What a graph leaves; None for a profile of JAX, whose devices are ranks that only all hosts tell apart."""
@@ -324,6 +329,17 @@ class ReadRank:
             return None
         windows = [whole_window(core), *([] if self.part is None else [self.part(core)])]
         return tuple(RankCollectives.of(TraceMember(w, "")) for w in windows)
+
+    def shared(self, left: tuple[RankCollectives, ...]) -> tuple[RankCollectives, ...]:
+        """The same, with what other ranks left, too, held once."""
+        return tuple(
+            replace(
+                one,
+                held=self._forms.shared(one.held),
+                properties=self._properties.setdefault(repr(one.properties), one.properties),
+            )
+            for one in left
+        )
 
     def parts_of(self, traces: TraceSet) -> list[RankCollectives]:
         """What each trace took part in, in the part that was asked for."""

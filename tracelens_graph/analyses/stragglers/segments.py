@@ -19,7 +19,7 @@ from tracelens_graph.analyses.stragglers.chains import Chain
 from tracelens_graph.analyses.stragglers.rank_work import RankWork, SharedEnds, pipelines
 from tracelens_graph.graph.trace_set import Deferred, TraceSet
 
-_MOST_HELD = 16
+_MOST_HELD = 4
 """Ranks of which graphs and what was found of them are held, where graphs are read again when needed."""
 
 
