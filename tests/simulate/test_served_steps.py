@@ -10,6 +10,7 @@ import pytest
 from tracelens_graph import idle_causes, idle_gaps, iterations, load, phases, step_costs
 from tracelens_graph.analyses.alignment.difference import Diff, median_steps
 from tracelens_graph.analyses.alignment.tables import time_parts, totals_table
+from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.analyses.serving.compared import phases_table
 from tracelens_graph.analyses.serving.gaps import host_parts_between
@@ -136,3 +137,10 @@ def test_the_planted_culprit_is_the_same_in_all_tables(tmp_path: Path, engine: s
     totals = {row["time"]: row for row in totals_table(Diff(*sides)).records()}
     of_parts = sum(part.change_ns for part in parts if part.part != "around")
     assert of_parts / 1e6 == pytest.approx(totals["total_time"]["change_ms"], abs=1e-6)
+
+
+def test_a_server_without_annotations_has_its_culprit_on_the_first_screen(tmp_path: Path) -> None:
+    g, _ = served(tmp_path, steps=20, layers=1, annotations="none", culprit="scheduler")
+    found = verdict(g.window())
+    assert "for scheduling" in found[0].text
+    assert any("scheduler_hook" in one.text for one in found[1:])

@@ -23,7 +23,7 @@ from tracelens_graph.analyses.diagnosis.finding import (
 from tracelens_graph.analyses.diagnosis.headline import leading_parts
 from tracelens_graph.analyses.idle.blame import Blamed, Spent, blamed, line_below
 from tracelens_graph.analyses.idle.host_states import copies_to_device, ends, pageable
-from tracelens_graph.analyses.idle.idle import Cause, spent_in
+from tracelens_graph.analyses.idle.idle import BETWEEN_STEPS, Cause, spent_in
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, MEMCPY, gpu_classes
 from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.collectives import collectives_of, kernels_of_collectives
@@ -45,7 +45,7 @@ _WAITS: Mapping[str, tuple[tuple[Cause, ...], str, tuple[str, ...]]] = {
     "allocation": ((Cause.allocation,), "Memory allocation", ("allocator",)),
     "profiler": ((Cause.profiler,), "The profiler itself", ()),
     "compilation": ((Cause.compilation,), "Tracing and compilation", ("compile_before",)),
-    "python": ((Cause.python,), "Python between ops", ("python_tuning", "cuda_graphs")),
+    "python": ((Cause.python, *BETWEEN_STEPS), "Python between ops", ("python_tuning", "cuda_graphs")),
     "launches": ((Cause.launches, Cause.queued), "Ops and launches", ("cuda_graphs", "fewer_launches")),
     "unrecorded": ((Cause.unknown_not_recorded,), "Host code that was not recorded", ()),
     "unexplained": (UNEXPLAINED, "Unexplained idle time", ()),
