@@ -28,6 +28,8 @@ from tracelens_graph.analyses.kernels.shares import graph_launches as graph_laun
 from tracelens_graph.analyses.kernels.shares import kernels_by_tile as kernels_by_tile
 from tracelens_graph.analyses.kernels.short_kernels import short_kernel_histogram as short_kernel_histogram
 from tracelens_graph.analyses.kernels.short_kernels import short_kernels_summary as short_kernels_summary
+from tracelens_graph.analyses.launches.queues import queue_length as queue_length
+from tracelens_graph.analyses.launches.queues import queues as queues
 from tracelens_graph.analyses.launches.replays import replays as replays
 from tracelens_graph.analyses.launches.runtime import launch_delay as launch_delay
 from tracelens_graph.analyses.launches.runtime import runtime_summary as runtime_summary
@@ -38,6 +40,7 @@ from tracelens_graph.analyses.memory.peak import memory_over_time as memory_over
 from tracelens_graph.analyses.memory.peak import memory_peak as memory_peak
 from tracelens_graph.analyses.memory.peak import memory_summary as memory_summary
 from tracelens_graph.analyses.opportunities.opportunities import opportunities as opportunities
+from tracelens_graph.analyses.opportunities.sequences import kernel_sequences as kernel_sequences
 from tracelens_graph.analyses.ops.instruction_costs import instruction_costs as instruction_costs
 from tracelens_graph.analyses.ops.op_times import op_times as op_times
 from tracelens_graph.analyses.ops.ops import ops_summary as ops_summary
@@ -47,6 +50,7 @@ from tracelens_graph.analyses.ops.passes import forward_backward as forward_back
 from tracelens_graph.analyses.ops.programs import programs as programs
 from tracelens_graph.analyses.ops.signatures import modules_of_signature as modules_of_signature
 from tracelens_graph.analyses.ops.signatures import op_signatures as op_signatures
+from tracelens_graph.analyses.performance.counters import kernel_counters as kernel_counters
 from tracelens_graph.analyses.performance.model_flops import model_flops as model_flops
 from tracelens_graph.analyses.performance.perf_sheets import perf_sheets as perf_sheets
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary as unified_perf_summary
@@ -84,6 +88,7 @@ from tracelens_graph.analyses.tensors.storages import peak_bytes_by_module as pe
 from tracelens_graph.analyses.tensors.storages import shared_reads as shared_reads
 from tracelens_graph.analyses.tensors.storages import storage_kernels as storage_kernels
 from tracelens_graph.analyses.timeline.collectives import coll_analysis as coll_analysis
+from tracelens_graph.analyses.timeline.copy_bandwidth import copy_bandwidth as copy_bandwidth
 from tracelens_graph.analyses.timeline.step_breakdown import step_breakdown as step_breakdown
 from tracelens_graph.analyses.timeline.steps import step_summary as step_summary
 from tracelens_graph.analyses.timeline.streams import exposed_communication as exposed_communication

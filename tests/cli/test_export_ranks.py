@@ -48,7 +48,7 @@ def lanes(events: list[Json]) -> dict[tuple[str, str], list[Json]]:
     thread = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
     found = defaultdict(list)
     for one in events:
-        if one.get("cat") == CATEGORY:
+        if one.get("cat") == CATEGORY and one["ph"] == "X":
             found[process[one["pid"]], thread[one["pid"], one["tid"]]].append(one)
     return found
 

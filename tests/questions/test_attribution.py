@@ -22,9 +22,9 @@ from tracelens_graph.simulate import simulate
 from tracelens_graph.tables.table import Table
 
 QUERIES = with_queries(
-    "forward_backward gpu_time_under kernel_summary launch_delay modules modules_of_signature ops_summary "
-    "ops_summary_by_category ops_unique_args programs python_lines runtime_summary unified_perf_summary "
-    "unlaunched_gpu_time"
+    "forward_backward gpu_time_under kernel_sequences kernel_summary launch_delay modules modules_of_signature "
+    "ops_summary ops_summary_by_category ops_unique_args programs python_lines queue_length queues runtime_summary "
+    "unified_perf_summary unlaunched_gpu_time"
 )
 
 LINEAR = {"Input_Dims": [[8, 16], [32, 16]], "Input_type": ["float", "float"]}
@@ -255,6 +255,10 @@ test_the_database_says_the_same, test_the_database_says_the_same_of_real_traces 
         ("nested", "python_lines", {"without": "model"}),
         ("nested", "python_lines", {"without": "train.py", "step": 1}),
         ("nested", "launch_delay", {"by": "call"}),
+        ("nested", "kernel_sequences", {"contains": "Linear", "min_kernels": 1}),
+        ("none", "kernel_sequences", {"contains": "autograd", "min_kernels": 1, "step": 4}),
+        ("nested", "queues", {"capacity": 1}),
+        ("none", "queue_length", {"points": 3}),
     ],
     files=traces_named(
         "tracelens/h100/bert-small", "tracelens/mi210/gpu-only", "tracelens/mi300/torch-compile-triton",

@@ -25,8 +25,8 @@ from tracelens_graph.simulate import simulate
 from tracelens_graph.tables.table import Table
 
 QUERIES = with_queries(
-    "category_shares copies graph_launches instruction_costs kernels_by_tile modules_of_signature op_signatures "
-    "short_kernels_summary"
+    "category_shares copies copy_bandwidth graph_launches instruction_costs kernels_by_tile modules_of_signature "
+    "op_signatures short_kernels_summary"
 )
 
 category_shares = QUESTIONS["category_shares"]

@@ -23,7 +23,7 @@ from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.output.files import GENERATOR
 from tracelens_graph.reports import tracks as module
-from tracelens_graph.reports.tracks import CATEGORY, PATH, JobTracks, Slice, Track, track_entries, tracks
+from tracelens_graph.reports.tracks import CATEGORY, PATH, JobTracks, Slice, Track, counters, track_entries, tracks
 from tracelens_graph.stores.cut import entries, origin_ns, whole, write_entries
 
 GPU = {"device": 0, "stream": 7}
@@ -35,7 +35,8 @@ def by_title(core: Core) -> dict[str, Track]:
 
 def written(core: Core) -> bytes:
     """The file as `export --perfetto` writes it."""
-    ours = track_entries(core.everything, tracks(core.everything), origin_ns(core))
+    found = [*tracks(core.everything), *counters(core.everything)]
+    ours = track_entries(core.everything, found, origin_ns(core))
     file = io.BytesIO()
     top = {**core.info.metadata, "generator": GENERATOR}
     write_entries([*entries(whole(core)), *ours], top, file, packed=False)
@@ -53,6 +54,26 @@ def assert_nested(slices: list[tuple[int, int]]) -> None:
             open_ends.pop()
         assert not open_ends or end <= open_ends[-1]
         open_ends.append(end)
+
+
+def test_counters_beside_the_trace() -> None:
+    core = load_core([
+        span("cuda_runtime", "cudaLaunchKernel", 1000, 2, correlation=1),
+        span("cuda_runtime", "cudaMemcpyAsync", 1003, 2, correlation=2),
+        span("kernel", "k", 1010, 10, 0, 7, correlation=1, **GPU),
+        span("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 1020, 4, 0, 7, bytes=8000, correlation=2, **GPU),
+    ])  # fmt: skip
+    found: dict[str, list[tuple[float, dict[str, float]]]] = defaultdict(list)
+    for entry in json.loads(written(core))["traceEvents"]:
+        if entry["ph"] == "C":
+            assert entry["cat"] == CATEGORY
+            found[entry["name"]].append((entry["ts"], entry["args"]))
+    assert found == {
+        "GPU 0 stream 7 queue": [
+            (at, {"launched": level}) for at, level in ((1000, 1), (1003, 2), (1010, 1), (1020, 0))
+        ],
+        "GPU 0 HtoD bandwidth": [(1020, {"GB/s": 2.0}), (1024, {"GB/s": 0.0})],
+    }
 
 
 def test_slices_of_a_small_trace() -> None:
@@ -143,7 +164,7 @@ def test_the_trace_stays_what_it_was(path: Path) -> None:
     assert after.info.lead_ns == before.info.lead_ns
     assert after.info.left_out.get(f"category {CATEGORY}", 0) == sum(
         len(one.slices) for one in tracks(before.everything)
-    )
+    ) + sum(len(one.course.at) for one in counters(before.everything))
 
 
 @parametrize("path", chosen_traces())

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.graph import Graph
     from tracelens_graph.graph.trace_set import TraceSet
-    from tracelens_graph.reports.tracks import JobTracks, Others
+    from tracelens_graph.reports.tracks import Counter, JobTracks, Others, Track
 
 _GRAPHS = ("graphml", "graphml.gz", "parquet", "csv")
 _GPU_TIME = ("folded", "perfetto", "speedscope")
@@ -173,17 +173,17 @@ def _write_tracks(core: Core, others: Others | None, file: BinaryIO) -> tuple[st
     """
     from tracelens_graph.graph.window import whole_window
     from tracelens_graph.output.files import GENERATOR
-    from tracelens_graph.reports.tracks import track_entries, tracks
+    from tracelens_graph.reports.tracks import counters, track_entries, tracks
     from tracelens_graph.stores.cut import entries, origin_ns, whole, write_entries
     from tracelens_graph.tables.terminal import progress_on_terminal
 
     with progress_on_terminal("copying") as progress:
         texts = entries(whole(core), progress)
     w = whole_window(core)
-    found = tracks(w, others)
-    ours = track_entries(w, found, origin_ns(core))
+    found, beside = tracks(w, others), list(counters(w))
+    ours = track_entries(w, [*found, *beside], origin_ns(core))
     write_entries([*texts, *ours], {**core.info.metadata, "generator": GENERATOR}, file)
-    return f"{len(texts):,} entries", f"{len(found)} tracks of {len(ours):,} entries"
+    return f"{len(texts):,} entries", f"{len(found)} tracks and {len(beside)} counters of {len(ours):,} entries"
 
 
 _FORMS: Forms = {"folded": streamed(_folded), "speedscope": streamed(_speedscope), "perfetto": streamed(_perfetto)}
@@ -245,7 +245,7 @@ def _beside(traces: TraceSet, matched: MatchedCollectives, job: JobTracks, first
     """The tracks of the job and of each rank, as processes of their own above those of the rank."""
     from tracelens_graph.graph.window import whole_window
     from tracelens_graph.output.files import TOOL
-    from tracelens_graph.reports.tracks import KNOWN, process_entries, tracks
+    from tracelens_graph.reports.tracks import KNOWN, counters, process_entries, tracks
 
     def on_file(place: int, times_ns: np.ndarray) -> np.ndarray:
         return matched.clock_ns(place, times_ns) - first_ns
@@ -254,6 +254,7 @@ def _beside(traces: TraceSet, matched: MatchedCollectives, job: JobTracks, first
     if path.slices:
         yield from process_entries([path], free, f"{TOOL}: the job", -2, lambda times: times - first_ns)
     for place, one in enumerate(traces):
-        found = tracks(whole_window(one.core), job.of(place, is_alone=False))
+        w = whole_window(one.core)
+        found: list[Track | Counter] = [*tracks(w, job.of(place, is_alone=False)), *counters(w)]
         title = f"{job.titles[place]}, {TOOL}: {KNOWN}"
         yield from process_entries(found, free + 1 + place, title, _PLACES * place - 1, partial(on_file, place))

@@ -30,6 +30,9 @@ class OfTrace:
     def coll_analysis(self, *, top: int = 0) -> Table:
         """Communication kernels by process group, collective, type, size and stream, the greatest sum first."""
 
+    def copy_bandwidth(self, points: int = 20, *, top: int = 0) -> Table:
+        """Bytes that copies and fills move per time, by device and direction."""
+
     def idle_gaps(self, device: int | None = None, min_us: float = 1, top: int = 20) -> Table:
         """The longest gaps in which a device did nothing, and what the launching thread did meanwhile."""
 
@@ -108,6 +111,12 @@ class OfTrace:
     def launch_delay(self, by: Literal['op', 'call'] = 'op', *, top: int = 0) -> Table:
         """From a launch call to the start of its first GPU event, by op or by launch call."""
 
+    def queues(self, capacity: int = 1024, *, top: int = 0) -> Table:
+        """The queue of each stream, the longest first: its length, how long work waits in it, and how long it is full."""
+
+    def queue_length(self, capacity: int = 1024, points: int = 20, *, top: int = 0) -> Table:
+        """The length of the queue of each stream over time; see `queues`."""
+
     def unlaunched_gpu_time(self, *, top: int = 0) -> Table:
         """GPU work whose launch is not in the trace, by name."""
 
@@ -129,8 +138,14 @@ class OfTrace:
     def unmodelled(self, *, top: int = 0) -> Table:
         """GPU time that no performance model covers, by operation and reason, the greatest first."""
 
+    def kernel_counters(self, *, top: int = 0) -> Table:
+        """Counters of CUPTI's range profiler by kernel, op and counter, in the order of the first ranges."""
+
     def opportunities(self, arch: Architecture | str | None = None, *, top: int = 0) -> Table:
         """Where time could be won, by every rule of `rules.RULES`, the most first."""
+
+    def kernel_sequences(self, contains: str = '', min_kernels: int = 2, *, top: int = 0) -> Table:
+        """Sequences of GPU events below calls of ops and modules, those with most GPU time first."""
 
     def attribution(self, level: str = 'op', name: str | re.Pattern[str] | None = None, *, top: int = 0) -> Table:
         """GPU time per name at one level of the graph."""

@@ -2,7 +2,8 @@
 
 Tracks are threads of a process of their own: the critical path, idle gaps by cause, collectives, and for each stream
 passes, modules and ops around its GPU events. Slices of a track nest and never overlap otherwise, as viewers ask: one
-that would reach into the next ends where that begins.
+that would reach into the next ends where that begins. Counters of that process are the queue of each stream and the
+bandwidth of copies.
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ from msgspec import Raw
 from tracelens_graph.analyses.critical_path.critical_path import CriticalPath, critical_path
 from tracelens_graph.analyses.critical_path.walk import Class, Path
 from tracelens_graph.analyses.idle.idle import Cause, idle_parts
+from tracelens_graph.analyses.launches.queues import queues_of
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.places.attribution import NO_MODULE, OPTIMIZER, charged, of_optimizer
 from tracelens_graph.analyses.places.modules import PlaceTree, place_tree
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.shared.levels import Levels
+from tracelens_graph.analyses.timeline.copy_bandwidth import bandwidths_of
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.trace_set import TraceSet, rank_titles
@@ -72,6 +76,21 @@ class Track:
     slices: Sequence[Slice]
 
 
+@dataclass(frozen=True, eq=False)
+class Counter:
+    """A quantity over time.
+
+    Attributes:
+        title: what it is.
+        unit: of its level.
+        course: the moments at which it changes, ns from the trace's start, and the level from each on.
+    """
+
+    title: str
+    unit: str
+    course: Levels
+
+
 @dataclass(frozen=True)
 class RankPart:
     """A rank's part in a collective, as it took it together with others.
@@ -113,7 +132,16 @@ def tracks(w: Window, others: Others | None = None) -> list[Track]:
     return [track for track in found if track.slices]
 
 
-def track_entries(w: Window, found: Iterable[Track], origin_ns: int) -> list[bytes]:
+def counters(w: Window) -> Iterator[Counter]:
+    """The queue of each stream, and the bandwidth of copies and fills by direction."""
+    for queue in queues_of(w):
+        if len(queue.waited):
+            yield Counter(f"GPU {queue.device} stream {queue.stream} queue", "launched", queue.course)
+    for copies in bandwidths_of(w):
+        yield Counter(f"GPU {copies.device} {copies.direction} bandwidth", "GB/s", copies.rate)
+
+
+def track_entries(w: Window, found: Iterable[Track | Counter], origin_ns: int) -> list[bytes]:
     """Tracks as entries of a Chrome trace's event list.
 
     Args:
@@ -128,7 +156,7 @@ def track_entries(w: Window, found: Iterable[Track], origin_ns: int) -> list[byt
 
 
 def process_entries(
-    found: Iterable[Track], pid: int, title: str, place: int, clock: Callable[[np.ndarray], np.ndarray]
+    found: Iterable[Track | Counter], pid: int, title: str, place: int, clock: Callable[[np.ndarray], np.ndarray]
 ) -> list[bytes]:
     """Tracks as a process in a Chrome trace's event list.
 
@@ -145,6 +173,9 @@ def process_entries(
         _named("process_sort_index", pid, 0, sort_index=place),
     ]
     for tid, track in enumerate(found, 1):
+        if isinstance(track, Counter):
+            entries += _counter_entries(track, pid, clock)
+            continue
         entries += [_named("thread_name", pid, tid, name=track.title)]
         entries += [_named("thread_sort_index", pid, tid, sort_index=tid)]
         where = {"ph": "X", "cat": CATEGORY, "pid": pid, "tid": tid}
@@ -154,6 +185,12 @@ def process_entries(
             times = {"ts": Raw(microseconds(begin)), "dur": Raw(microseconds(end - begin))}
             entries.append(encode({**where, "name": one.name, **times, "args": one.args}))
     return entries
+
+
+def _counter_entries(counter: Counter, pid: int, clock: Callable[[np.ndarray], np.ndarray]) -> Iterator[bytes]:
+    where = {"ph": "C", "cat": CATEGORY, "pid": pid, "name": counter.title}
+    for at, level in zip(clock(counter.course.at).tolist(), counter.course.level.tolist(), strict=True):
+        yield msgspec.json.encode({**where, "ts": Raw(microseconds(at)), "args": {counter.unit: level}})
 
 
 def _named(what: str, pid: int, tid: int, **args: Any) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from tracelens_graph.analyses.opportunities.attention import in_attention
 from tracelens_graph.analyses.opportunities.copies_around import copied_for
 from tracelens_graph.analyses.opportunities.launched import Does, Launched, launched, modules_around, placed
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
-from tracelens_graph.analyses.opportunities.traffic import chains_in, traffic_of
+from tracelens_graph.analyses.opportunities.traffic import Chain, chains_in, traffic_of
 from tracelens_graph.analyses.places.attribution import OPTIMIZER, of_optimizer
 from tracelens_graph.graph.window import Window
 from tracelens_graph.utils.arrays import Mask, Rows
@@ -29,7 +29,8 @@ _LONGEST = 64
 """Ops of a run that are looked at together; a longer run is several."""
 _NAMED = 12
 """Ops of a chain that are named."""
-_FUSIBLE = (Does.POINTWISE, Does.REDUCE, Does.NORM, Does.SOFTMAX, Does.COPY)
+FUSIBLE = (Does.POINTWISE, Does.REDUCE, Does.NORM, Does.SOFTMAX, Does.COPY)
+"""What ops do that one kernel can do together."""
 
 
 @dataclass
@@ -98,6 +99,12 @@ def _size(count: float) -> str:
     return f"{count / factor:,.3g} {unit}"
 
 
+def chains_of(work: Launched, run: Sequence[int], is_optimizer: bool) -> list[Chain]:
+    """The chains in a run of ops, given by their places, that move less if they are fused."""
+    found = chains_in([traffic_of(work, at) for at in run], is_optimizer)
+    return [chain for chain in found if chain.needed < chain.moved]
+
+
 def _chains(work: Launched, taken: Rows) -> Iterator[_Chain]:
     found: dict[tuple[str, bool, tuple[str, ...]], _Chain] = {}
     places, starts, ends, optimizer = _runs(work, taken)
@@ -111,9 +118,9 @@ def _chains(work: Launched, taken: Rows) -> Iterator[_Chain]:
             OPTIMIZER if is_optimizer else module, bool(work.backward[places[start]]), tuple(signature[start:end])
         ].append(start)
     for (module, backward, of_run), begins in runs.items():
-        run = [traffic_of(work, int(places[begins[0] + i])) for i in range(len(of_run))]
-        for chain in chains_in(run, module == OPTIMIZER):
-            if len(chain.places) < limits.CHAIN_OPS or chain.needed >= chain.moved:
+        run = places[begins[0] : begins[0] + len(of_run)].tolist()
+        for chain in chains_of(work, run, module == OPTIMIZER):
+            if len(chain.places) < limits.CHAIN_OPS:
                 continue
             inside = places[np.array(begins)[:, None] + np.array(chain.places)]
             ops = tuple(work.name(at) for at in inside[0].tolist())
@@ -134,7 +141,7 @@ def _runs(work: Launched, taken: Rows) -> tuple[Rows, Rows, Rows, Mask]:
     Fills count as nothing, the ops `taken` have rules of their own, and what a compiler left apart is none. A run has
     one normalisation at most: each needs sums over what comes before it.
     """
-    is_fusible = np.isin(work.does, _FUSIBLE) & ~in_compiled(work.core, work.row)
+    is_fusible = np.isin(work.does, FUSIBLE) & ~in_compiled(work.core, work.row)
     is_fusible[taken] = False
     places = np.flatnonzero(is_fusible)
     part = np.cumsum(~(is_fusible | (work.does == Does.FILL)))

@@ -1,0 +1,127 @@
+"""Memory bandwidth over time: how fast copies and fills move bytes, by direction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracelens_graph.analyses.shared.grouping import Cells, group_by
+from tracelens_graph.analyses.shared.levels import END_US, POINTS, START_US, Levels, edges_of, stretches
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.schema import Kind
+from tracelens_graph.schema.categories import copy_direction
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.schema import TableSchema
+from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.arrays import Mask, Rows
+
+COPY_BANDWIDTH = TableSchema(
+    "copy_bandwidth",
+    "How fast copies and fills move bytes over time, by direction.",
+    {
+        "device": Column.key("index of the device", cells="number"),
+        "direction": Column.key(
+            "H is the host, D a device, P another device; fill for fills, else unknown", drop_priority=-1
+        ),
+        "start_us": START_US,
+        "end_us": END_US,
+        "bytes": Column.total(
+            "bytes moved in the stretch; those of a copy are spread evenly over its duration, to whole ones", "B"
+        ),
+        "busy_us": Column.total("time of it in which a copy of the direction runs", "us"),
+        "gb_per_s": Column("bytes per time of the stretch", "GB/s"),
+        "max_gb_per_s": Column("greatest rate of all copies that run at once", "GB/s", Role.max, drop_priority=0),
+    },
+)
+
+FILL = "fill"
+_NOT_RECORDED = -(2**63)
+
+
+@dataclass(frozen=True, eq=False)
+class Bandwidth:
+    """What copies of a direction move.
+
+    Attributes:
+        device: whose copies.
+        direction: HtoD, DtoH, DtoD, HtoH, PtoP, fill or unknown.
+        rate: bytes per ns, which is GB/s, of all copies that run at once.
+        running: how many these are.
+    """
+
+    device: int
+    direction: str
+    rate: Levels
+    running: Levels
+
+
+def bandwidths_of(w: Window) -> list[Bandwidth]:
+    """What copies and fills of a window move over time, by device and direction.
+
+    The rate of a copy is its bytes per duration. Copies without recorded bytes, and those that last 0 ns, have none.
+    """
+    core, c = w.core, w.core.columns
+    rows = _copies(w)
+    rows = rows[_has_rate(core, rows)]
+    group, first = group_by(c.device[rows], c.name[rows], c.kind[rows])
+    ways: dict[tuple[int, str], list[int]] = {}
+    for number, row in enumerate(rows[first].tolist()):
+        way = FILL if c.kind[row] == Kind.Memset else copy_direction(core.names[c.name[row]])
+        ways.setdefault((int(c.device[row]), way), []).append(number)
+    place = np.zeros(len(first), np.int64)
+    for number, groups in enumerate(ways.values()):
+        place[groups] = number
+    order = np.argsort(place[group], kind="stable")
+    found = []
+    parts = np.split(rows[order], np.cumsum(np.bincount(place[group], minlength=len(ways)))[:-1]) if ways else ()
+    for (device, way), here in zip(ways, parts, strict=True):
+        at, ones = np.concatenate((c.start_ns[here], c.end_ns[here])), np.repeat((1, -1), len(here))
+        running = Levels.of(at, ones)
+        rate = Levels.of(at, ones * np.tile(c.bytes[here] / c.dur_ns[here], 2))
+        # Sums of fractions leave a rest where nothing runs any more.
+        found.append(Bandwidth(device, way, rate._replace(level=np.where(running.level > 0, rate.level, 0)), running))
+    return sorted(found, key=lambda one: (one.device, one.direction))
+
+
+def _copies(w: Window) -> Rows:
+    return w.gpu_rows[np.isin(w.core.columns.kind[w.gpu_rows], (Kind.Memcpy, Kind.Memset))]
+
+
+def _has_rate(core: Core, rows: Rows) -> Mask:
+    c = core.columns
+    return np.asarray((c.bytes[rows] != _NOT_RECORDED) & (c.dur_ns[rows] > 0))
+
+
+def copy_bandwidth(g: Core | Window, points: int = POINTS) -> Table:
+    """Bytes that copies and fills move per time, by device and direction.
+
+    Args:
+        g: the graph, or a window of it.
+        points: number of equal stretches of time, from the start of the first copy to the end of the last; 0 for one
+            row from each start or end of a copy of the direction to the next.
+
+    Raises:
+        AnalysisError: `points` is less than 0.
+    """
+    w = window_of(g)
+    found, parts = sorted(bandwidths_of(w), key=lambda one: -one.rate.total), []
+    for one, edges in zip(found, edges_of([one.rate for one in found], points), strict=True):
+        moved = np.floor(np.diff(one.rate.total_before(edges)) + 0.5).astype(np.int64)
+        count = len(edges) - 1
+        parts.append({
+            "device": np.full(count, one.device), "direction": np.full(count, one.direction, object),
+            **stretches(w.core, edges),
+            "bytes": moved, "busy_us": np.diff(one.running.times_of(one.running.level > 0).total_before(edges)) / 1e3,
+            "gb_per_s": moved / np.diff(edges), "max_gb_per_s": one.rate.greatest(edges),
+        })  # fmt: skip
+    columns: dict[str, Cells] = {
+        name: np.concatenate([part[name] for part in parts]) if parts else [] for name in COPY_BANDWIDTH
+    }
+    rows = _copies(w)
+    without = int(np.count_nonzero(~_has_rate(w.core, rows)))
+    notes = (
+        [f"{without:,} of {len(rows):,} copies and fills have no rate: no bytes recorded, or 0 ns"] if without else []
+    )
+    return COPY_BANDWIDTH.table(columns, w.titled("Bandwidth of copies and fills over time"), notes)
