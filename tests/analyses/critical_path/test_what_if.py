@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lockstep import two_ranks
 from made_jobs import simulated_job
+from simulated_jobs import Cause, Job, simulated, write
 
 from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.critical_path import critical_path, steps_of
@@ -17,6 +20,7 @@ from tracelens_graph.analyses.critical_path.points import Edge
 from tracelens_graph.analyses.critical_path.rerun import NEVER, Latency, forward, replayed, slack, weights
 from tracelens_graph.analyses.critical_path.what_if import WhatIf, what_if
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.loading.many import load_set
 from tracelens_graph.simulate import host
 from tracelens_graph.simulate.events import GpuEvent
 
@@ -141,6 +145,29 @@ def test_a_rank_that_runs_something_else_is_repaired_where_it_is_alike() -> None
     found = what_if(late.causes, 3, repair=2)
     assert found.saved_ns > 4_000_000
     assert any("does not run the same as any other" in note for note in found.notes)
+
+
+PLANTED = {
+    "further kernels": (Job(causes=(Cause("more_gpu_work", (2,), us=900),)), 2),
+    "python of a stage": (Job(ranks=4, pipeline=2, causes=(Cause("python", (0, 1), us=3000),)), "stage0"),
+    "slow stage": (Job(ranks=8, pipeline=4, causes=(Cause("slower_kernels", (4, 5), factor=1.4),)), "stage2"),
+    "slow rank of a stage": (Job(ranks=8, pipeline=8, causes=(Cause("slower_kernels", (5,), factor=1.5),)), 5),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_work_that_no_other_rank_does_is_repaired(name: str, tmp_path: Path) -> None:
+    job, repair = PLANTED[name]
+    found = what_if(load_set(write(job, tmp_path)), repair=repair)
+    truth_us = simulated(job)[0].now - simulated(replace(job, causes=()))[0].now
+    assert truth_us > 1_000
+    assert abs(found.saved_ns / 1e3 - truth_us) < 0.02 * truth_us + found.error_ns / 1e3
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
+    ranks = load_set(write(Job(ranks=2, begins={0: 3}, ends={1: 1}), tmp_path))
+    with pytest.raises(AnalysisError, match="no other rank does work like that of 0"):
+        what_if(ranks, repair=0)
 
 
 # --- running again ----------------------------------------------------------------------------------------------------

@@ -64,6 +64,13 @@ JOBS = {
     "eight stages": (
         Job(ranks=8, pipeline=8, microbatches=8, causes=(Cause("slower_kernels", (5,), factor=1.8),)), "rank5", "slower"
     ),
+    "python of a stage": (
+        Job(ranks=4, pipeline=2, causes=(Cause("python", (0, 1), us=3000),)), "stage 0 of 2", "uneven stages, python"
+    ),
+    "further kernels": (
+        Job(causes=(Cause("more_gpu_work", (2,), us=900),)), "rank2", "more gpu work"
+    ),
+    "foreign file": (Job(causes=(Cause("python", (3,), us=3000),), foreign=(6,)), "rank3", "python"),
     "no pipeline": (Job(ranks=8, causes=(Cause("op", (6,), us=5000),)), "rank6", "op (aten::index"),
 }  # fmt: skip
 

@@ -5,6 +5,7 @@ A repaired rank is one without its delays: what takes longer on it than on all o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -18,6 +19,7 @@ from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.window import step_number
+from tracelens_graph.utils.arrays import Mask, Ns, Rows
 
 MOST_QUANTILE = 0.995
 
@@ -118,24 +120,27 @@ class Repair:
     Attributes:
         edge: the edges.
         weight: by bound the new weights, ns: the least, the median and the most of the other ranks.
+        is_compared: whether any work of the rank could be compared with that of others.
         notes: what a reader must know.
     """
 
     edge: np.ndarray
     weight: dict[str, np.ndarray]
+    is_compared: bool
     notes: list[str] = field(default_factory=list)
 
 
-def repaired(causes: Causes, ordinal: int, among: Sequence[int] = ()) -> Repair:
+def repaired(causes: Causes, ordinal: int, among: Sequence[int] = (), stage: Sequence[int] = ()) -> Repair:
     """New weights for what is late on a rank, by comparing the same stretches of other ranks.
 
     Stretches are the same if they are at the same place in the same step, and the calls, or GPU events, of the thread
-    or stream are the same there.
+    or stream are the same there. Where no other rank does the same, its work is compared by name.
 
     Args:
         causes: the points of the ranks.
         ordinal: place of the rank among them.
         among: places of ranks that are repaired together with it, which are no measure for it unless all are.
+        stage: per rank its pipeline stage; ranks of one stage run the same program. Without any all do.
 
     Raises:
         AnalysisError: there is no other rank.
@@ -144,31 +149,94 @@ def repaired(causes: Causes, ordinal: int, among: Sequence[int] = ()) -> Repair:
         raise AnalysisError("what_if: repairing a rank takes other ranks to compare it with")
     beside = {ordinal} if len(among) == len(causes.traces) else {ordinal, *among}
     of_ranks = [lanes(causes, one) for one in range(len(causes.traces))]
-    own = of_ranks[ordinal]
-    edges: list[np.ndarray] = []
-    weight: dict[str, list[np.ndarray]] = {"least": [], "usual": [], "most": []}
-    unlike = set()
-    for place, lane in own.items():
-        others = [same for other, one in enumerate(of_ranks) if other not in beside
-                  and (same := one.get(place)) is not None and same.names == lane.names]  # fmt: skip
-        if not others:
+    others = [at for at in range(len(of_ranks)) if at not in beside]
+    edges: list[Rows] = []
+    weight: dict[str, list[Ns]] = {"least": [], "usual": [], "most": []}
+    unlike: set[int] = set()
+    is_compared = False
+    for place, lane in of_ranks[ordinal].items():
+        found = {at: one for at in others if (one := of_ranks[at].get(place)) is not None}
+        same = [one for one in found.values() if one.names == lane.names]
+        if same:
+            known, bounds = _by_place(lane, same)
+        else:
             unlike.add(place[0])
-            continue
-        theirs = np.stack([one.takes for one in others])
-        known = (lane.takes >= 0) & (theirs >= 0).all(axis=0) & (lane.own == [one.own for one in others]).all(axis=0)
-        median = np.rint(np.median(theirs, axis=0)).astype(np.int64)
-        late = known & (lane.takes > theirs.max(axis=0))
-        late &= lane.takes > median * (1 + LATE_SHARE) + LATE_NS
-        edges.append(lane.edge[late])
-        for bound, values in (("least", theirs.min(axis=0)), ("usual", median), ("most", theirs.max(axis=0))):
+            peers = [one for at, one in found.items() if not len(stage) or stage[at] == stage[ordinal]]
+            known, bounds = _by_name(lane, peers or list(found.values()), place[1], bool(peers))
+        is_compared |= bool(known.any())
+        late = known & (lane.takes > bounds["most"])
+        late &= lane.takes > bounds["usual"] * (1 + LATE_SHARE) + LATE_NS
+        for bound, values in bounds.items():
             weight[bound].append(values[late])
+        edges.append(lane.edge[late])
+        if not same:  # of what no other rank does it is not known how long it would take
+            unknown = ~known & (lane.takes >= 0)
+            edges.append(lane.edge[unknown])
+            for bound in bounds:
+                weight[bound].append(lane.takes[unknown] if bound != "least" else np.zeros(int(unknown.sum()), np.int64))
     notes = []
     if unlike:
         notes.append(
-            f"rank {rank_of(causes, ordinal)} does not run the same as any other in {len(unlike):,} steps: "
-            "what differs stays as it is"
+            f"rank {rank_of(causes, ordinal)} does not run the same as any other in {len(unlike):,} steps: there its "
+            "calls and kernels are compared with those of the same name"
         )
-    return Repair(_joined(edges), {bound: _joined(values) for bound, values in weight.items()}, notes)
+    return Repair(_joined(edges), {bound: _joined(values) for bound, values in weight.items()}, is_compared, notes)
+
+
+Bounds = dict[str, Ns]
+"""The least, the usual, and the most that other ranks take."""
+
+Key = tuple[object, ...]
+
+
+def _by_place(lane: Lane, same: Sequence[Lane]) -> tuple[Mask, Bounds]:
+    """Which work of a lane can be compared with that of others with the same names, and what it takes there."""
+    theirs = np.stack([one.takes for one in same])
+    known = (lane.takes >= 0) & (theirs >= 0).all(axis=0) & (lane.own == [one.own for one in same]).all(axis=0)
+    usual = np.rint(np.median(theirs, axis=0)).astype(np.int64)
+    return known, {"least": theirs.min(axis=0), "usual": usual, "most": theirs.max(axis=0)}
+
+
+def _by_name(lane: Lane, others: Sequence[Lane], what: str, is_same_program: bool) -> tuple[Mask, Bounds]:
+    """The same for lanes that run other things: kernels by name and place, host time by the calls around it.
+
+    Kernels beyond those of ranks with the same program take nothing there, as long as they are the lesser part.
+    """
+    theirs: dict[Key, list[int]] = {}
+    for other in others:
+        for key, takes in zip(compared_by(other, what, is_same_program), other.takes.tolist(), strict=True):
+            if takes >= 0:
+                theirs.setdefault(key, []).append(takes)
+                if what == "host":
+                    theirs.setdefault(key[1:], []).append(takes)
+    # A call that follows another one than on other ranks is compared with all calls of its name.
+    keys = [key if key in theirs or what == "gpu" else key[1:] for key in compared_by(lane, what, is_same_program)]
+    known = np.array([key in theirs for key in keys], bool) & (lane.takes >= 0)
+    further = ~known & (lane.takes >= 0)
+    if what == "gpu" and is_same_program and further.sum() <= known.sum():
+        known |= further
+    found = [theirs.get(key, [0]) for key in keys]
+    bounds = {"least": min, "usual": lambda one: round(float(np.median(one))), "most": max}
+    return known, {bound: np.array([of(one) for one in found], np.int64) for bound, of in bounds.items()}
+
+
+def compared_by(lane: Lane, what: str, is_same_program: bool = False) -> list[Key]:
+    """What work of lanes with other names is compared by.
+
+    Kernels of one program have the same place among those of their name in the order of time. Programs run them in
+    another order: there they have the same place among as many by how long they take.
+    """
+    if what == "host":
+        return list(zip(["", *lane.names], lane.names, lane.own.tolist(), strict=False))
+    count = Counter(lane.names)
+    seen = Counter[str]()
+    keys: list[Key] = [()] * len(lane.names)
+    order = range(len(keys)) if is_same_program else np.argsort(lane.takes, kind="stable").tolist()
+    for at in order:
+        name = lane.names[at]
+        keys[at] = (name, seen[name], 0 if is_same_program else count[name])
+        seen[name] += 1
+    return keys
 
 
 def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:

@@ -206,7 +206,7 @@ class _Changes:
         """The edges that are changed."""
         changed = (self._factor != 1) | (self._gone > 0)
         for one in self._repairs:
-            changed[one.edge] = True
+            changed[one.edge[one.weight["usual"] != self._gap[one.edge]]] = True
         return np.flatnonzero(changed)
 
     def weights(self, bound: Latency) -> np.ndarray:
@@ -350,7 +350,13 @@ class _Changes:
     def repair(self, rank: int | str) -> None:
         causes = self._causes
         places = self._ranks(rank)
-        self._repairs += [repaired(causes, place, places) for place in places]
+        stage = pipelines(causes.matched)[1].tolist() if causes.matched is not None else ()
+        repairs = [repaired(causes, place, places, stage) for place in places]
+        if not any(one.is_compared for one in repairs):
+            raise AnalysisError(
+                f"what_if: repair: no other rank does work like that of {rank}, so what a repair saves is not known"
+            )
+        self._repairs += repairs
         one = len(places) == 1
         self.words.append(
             f"rank {rank_of(causes, places[0])} as its median peer" if one else f"{rank} as its median peers"

@@ -7,7 +7,7 @@ median. Host time between two calls takes the median of equal stretches; the pub
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +17,7 @@ from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.causes import causes as causes_of_ranks
 from tracelens_graph.analyses.critical_path.critical_path import steps_of
 from tracelens_graph.analyses.critical_path.points import Edge, Role
-from tracelens_graph.analyses.critical_path.rerun import Lane, Lanes, in_order, lanes, weights
+from tracelens_graph.analyses.critical_path.rerun import Lane, Lanes, compared_by, in_order, lanes, weights
 from tracelens_graph.analyses.diagnosis.finding import brief
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
@@ -28,7 +28,7 @@ from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.graph.window import step_number
-from tracelens_graph.utils.arrays import Ns, Rows
+from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 
 COMPUTATION, HOST = "computation", "host"
 
@@ -47,22 +47,27 @@ def work_of_job(causes: Causes, between_programs: bool = True) -> Work:
     ideal = recorded.copy()
     kinds = [COMPUTATION, HOST]
     kind = np.full(len(recorded), -1)
-    of_ranks = [lanes(causes, ordinal) for ordinal in range(len(causes.traces))]
+    sharing = _sharing(causes)
+    of_ranks = [lanes(causes, ordinal) if sharing[ordinal] else {} for ordinal in range(len(causes.traces))]
+    pipeline, stage = pipelines(causes.matched) if causes.matched is not None else (np.zeros(1, int), np.zeros(1, int))
     for code, what in enumerate(("gpu", "host")):
-        for edge, even in _evened(of_ranks, what):
+        for edge, even in _evened(of_ranks, what, stage):
             # Host time is no work that others could do: a delay would be gone, not shared.
             ideal[edge] = even if what == "gpu" else np.minimum(even, recorded[edge])
             kind[edge] = code
     if between_programs:
         _spread(of_ranks, ideal)
+        _limit(of_ranks, stage, ideal)
     for name, edge in _transfers(causes):
         if name not in kinds:
             kinds.append(name)
         ideal[edge], kind[edge] = int(np.median(recorded[edge])), kinds.index(name)
-    pipeline, stage = pipelines(causes.matched) if causes.matched is not None else (np.zeros(1, int), np.zeros(1, int))
-    ends = np.flatnonzero(causes.role == Role.gpu_end)
+    there = sharing[causes.ordinal]
+    ends = np.flatnonzero((causes.role == Role.gpu_end) & there)
     steps = steps_of(causes)
-    begin = int(steps.start_ns[0]) if len(steps.number) else int(causes.time.min())
+    begin = int(causes.time[there].min())
+    if len(steps.number):
+        begin = max(begin, int(steps.start_ns[0]))
     return Work(
         before=causes.before,
         after=causes.after,
@@ -81,6 +86,7 @@ def work_of_job(causes: Causes, between_programs: bool = True) -> Work:
         begin_ns=begin,
         steps=max(len(steps.number), 1),
         notes=causes.notes,
+        is_covered=causes.matched is None or 2 * len(np.unique(causes.collective)) >= len(causes.matched),
         explain=lambda worker, code: _explained(
             causes,
             recorded - ideal,
@@ -89,6 +95,16 @@ def work_of_job(causes: Causes, between_programs: bool = True) -> Work:
             kinds[code],
         ),
     )
+
+
+def _sharing(causes: Causes) -> Mask:
+    """Per rank whether it shares a collective with others; nothing places any other rank in the time of the job."""
+    matched = causes.matched
+    if matched is None or not len(matched):
+        return np.ones(len(causes.traces), bool)
+    number = np.maximum(matched.number, 0)
+    shared = (matched.number >= 0) & (matched.count[number] > 1)
+    return np.bincount(matched.trace[shared], minlength=len(causes.traces)) > 0
 
 
 def _explained(causes: Causes, excess: Ns, edge: Rows, worker: int, kind: str) -> tuple[str, str]:
@@ -140,7 +156,7 @@ SAME_SHARE = 0.5
 """A rank that does this share of the same as others, from the beginning and to the end, is compared with them in it."""
 
 
-def _evened(of_ranks: Sequence[Lanes], what: str) -> list[tuple[Rows, Ns]]:
+def _evened(of_ranks: Sequence[Lanes], what: str, stage: Codes) -> list[tuple[Rows, Ns]]:
     """Edges of lanes that do the same, and what they take where all take the same."""
     by_place: dict[int, dict[tuple[str, ...], dict[int, list[Lane]]]] = {}
     for ordinal, found in enumerate(of_ranks):
@@ -152,27 +168,38 @@ def _evened(of_ranks: Sequence[Lanes], what: str) -> list[tuple[Rows, Ns]]:
     for signatures in by_place.values():
         joined: dict[tuple[str, ...], list[tuple[Lane, Rows]]] = {}
         for names, ranks in signatures.items():
-            home, position = _home(names, len(ranks), signatures)
-            joined.setdefault(home, []).extend((lane, position) for lanes_of in ranks.values() for lane in lanes_of)
-        for home, members in joined.items():
-            even += _typical(members, len(home), what)
+            home, position = _home(names, ranks, signatures, stage)
+            members = [lane for lanes_of in ranks.values() for lane in lanes_of]
+            joined.setdefault(home, []).extend((lane, position) for lane in members)
+            if what == "gpu" and home != names and _stages(signatures[home], stage) >= _stages(ranks, stage):
+                # What no other rank of the stage runs is not spread over them: none of it is even work.
+                further = [lane.edge[(position < 0) & (lane.takes >= 0)] for lane in members]
+                even += [(edge, np.zeros(len(edge), np.int64)) for edge in further]
+        for home, compared in joined.items():
+            even += _typical(compared, len(home), what)
     return even
 
 
+def _stages(ranks: Iterable[int], stage: Codes) -> set[int]:
+    return {int(stage[one]) for one in ranks}
+
+
 def _home(
-    names: tuple[str, ...], ranks: int, signatures: Mapping[tuple[str, ...], Mapping[int, object]]
+    names: tuple[str, ...],
+    ranks: Mapping[int, object],
+    signatures: Mapping[tuple[str, ...], Mapping[int, object]],
+    stage: Codes,
 ) -> tuple[tuple[str, ...], Rows]:
     """The names that those of a lane are compared with, and the place of each among them; -1 for none.
 
     These are its own where other ranks have the same; else the most alike of more ranks.
     """
     best, most = names, (np.arange(len(names)), SAME_SHARE * len(names))
-    if ranks < 2:
-        for other, of in signatures.items():
-            if len(of) > ranks:
-                place = _common(names, other)
-                if (count := int((place >= 0).sum())) >= most[1]:
-                    best, most = other, (place, count + 1)
+    for other, of in signatures.items():
+        if len(of) > len(ranks) and (len(ranks) < 2 or _stages(of, stage) == _stages(ranks, stage)):
+            place = _common(names, other)
+            if (count := int((place >= 0).sum())) >= most[1]:
+                best, most = other, (place, count + 1)
     return best, most[0]
 
 
@@ -225,6 +252,31 @@ def _spread(of_ranks: Sequence[Lanes], ideal: Ns) -> None:
         for ordinal, edge in joined.items():
             if totals[ordinal] and totals[ordinal] != even:
                 ideal[edge] = np.rint(ideal[edge] * (even / totals[ordinal])).astype(np.int64)
+
+
+def _limit(of_ranks: Sequence[Lanes], stage: Codes, ideal: Ns) -> None:
+    """Let the host of a stage take no longer between two calls than that of any other stage does anywhere."""
+    most: dict[int, dict[tuple[object, ...], int]] = {}
+    of_stages = [
+        (int(stage[at]), lane) for at, found in enumerate(of_ranks) for (_, of, _), lane in found.items() if of == "host"
+    ]
+    if len({one for one, _ in of_stages}) < 2:
+        return
+    for one, lane in of_stages:
+        longest = most.setdefault(one, {})
+        for key, takes in zip(compared_by(lane, "host"), lane.takes.tolist(), strict=True):
+            longest[key] = max(longest.get(key, -1), takes)
+            longest[key[1:]] = max(longest.get(key[1:], -1), takes)
+    for one, lane in of_stages:
+        others = [longest for other, longest in most.items() if other != one]
+        limit = np.array([_longest(others, key) for key in compared_by(lane, "host")], np.int64)
+        known = limit >= 0
+        ideal[lane.edge[known]] = np.minimum(ideal[lane.edge[known]], limit[known])
+
+
+def _longest(others: Sequence[Mapping[tuple[object, ...], int]], key: tuple[object, ...]) -> int:
+    longest = max(one.get(key, -1) for one in others)
+    return longest if longest >= 0 else max(one.get(key[1:], -1) for one in others)
 
 
 def _transfers(causes: Causes) -> list[tuple[str, np.ndarray]]:

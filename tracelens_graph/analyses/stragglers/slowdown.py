@@ -90,6 +90,7 @@ class Work:
         begin_ns: when the steps begin.
         steps: how many steps lie one behind the other up to those ends.
         notes: what a reader must know.
+        is_covered: whether most collectives are among the operations; waits for those on the host are host time.
         explain: the reason and the work with most of the excess of a type of operations of a worker, by their places.
     """
 
@@ -110,6 +111,7 @@ class Work:
     begin_ns: int = 0
     steps: int = 1
     notes: Sequence[str] = ()
+    is_covered: bool = True
     explain: Callable[[int, int], tuple[str, str]] | None = None
 
     def length_ns(self, kept: Mask) -> float:
@@ -199,7 +201,9 @@ class Slowdown:
         return [at for at in order.tolist() if self.workers[at] - 1 >= least]
 
     def line(self) -> str:
-        """S, and which workers account for it, in a sentence."""
+        """S, and which workers account for it, in a sentence; empty where most collectives are not covered."""
+        if not self.work.is_covered:
+            return ""
         text = f"slowdown: {self.job:.2f} times the ideal job, in which ranks have even work"
         found = self.culprits()
         if self.job < 1 + WORTH_A_REASON or not found:
