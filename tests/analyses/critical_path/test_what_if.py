@@ -20,7 +20,7 @@ from tracelens_graph.analyses.critical_path.points import Edge
 from tracelens_graph.analyses.critical_path.rerun import NEVER, Latency, forward, replayed, slack, weights
 from tracelens_graph.analyses.critical_path.what_if import WhatIf, what_if
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.loading.many import load_set
+from tracelens_graph.api import load_set
 from tracelens_graph.simulate import host
 from tracelens_graph.simulate.events import GpuEvent
 
@@ -150,6 +150,7 @@ def test_a_rank_that_runs_something_else_is_repaired_where_it_is_alike() -> None
 PLANTED = {
     "further kernels": (Job(causes=(Cause("more_gpu_work", (2,), us=900),)), 2),
     "python of a stage": (Job(ranks=4, pipeline=2, causes=(Cause("python", (0, 1), us=3000),)), "stage0"),
+    "lost kernels": (Job(causes=(Cause("data_loader", (3,), us=3000),), lost={6: 2, 1: 1}), 3),
     "slow stage": (Job(ranks=8, pipeline=4, causes=(Cause("slower_kernels", (4, 5), factor=1.4),)), "stage2"),
     "slow rank of a stage": (Job(ranks=8, pipeline=8, causes=(Cause("slower_kernels", (5,), factor=1.5),)), 5),
 }  # fmt: skip

@@ -71,6 +71,8 @@ JOBS = {
         Job(causes=(Cause("more_gpu_work", (2,), us=900),)), "rank2", "more gpu work"
     ),
     "foreign file": (Job(causes=(Cause("python", (3,), us=3000),), foreign=(6,)), "rank3", "python"),
+    "lost kernels": (Job(causes=(Cause("python", (3,), us=3000),), lost={6: 2, 1: 1}), "rank3", "python"),
+    "begins late": (Job(causes=(Cause("python", (3,), us=3000),), begins={6: 2}), "rank3", "python"),
     "no pipeline": (Job(ranks=8, causes=(Cause("op", (6,), us=5000),)), "rank6", "op (aten::index"),
 }  # fmt: skip
 
@@ -94,6 +96,14 @@ def test_an_even_job_has_no_culprit(job: Job, tmp_path: Path) -> None:
 
 
 # --- operations in a file --------------------------------------------------------------------------------------------
+
+
+def test_collectives_on_the_host_are_not_covered(tmp_path: Path) -> None:
+    found = tlg.slowdown(
+        tlg.load_set(write(Job(gloo=True, ranks=4, causes=(Cause("python", (2,), us=3000),)), tmp_path))
+    )
+    assert not found.work.is_covered
+    assert found.line() == ""
 
 
 def operations(path: Path, **columns: list[Any]) -> Path:

@@ -91,6 +91,44 @@ def replayed(causes: Causes, weight: np.ndarray) -> np.ndarray:
     return forward(causes.before, causes.after, weight, in_order(causes), causes.time)
 
 
+NO_CAUSE = 2**40
+"""So much is taken off an edge that is no cause any more, ns."""
+
+
+def foreign_ranks(causes: Causes) -> Mask:
+    """Per rank whether at most half of its collectives fit those of the others: its recording may be of another run."""
+    m, count = causes.matched, len(causes.traces)
+    if m is None or not len(m):
+        return np.zeros(count, bool)
+    own, fit = np.bincount(m.trace, minlength=count), np.bincount(m.trace[m.order], minlength=count)
+    found = (own > 1) & (2 * fit <= own)
+    return found if 2 * found.sum() < count else np.zeros(count, bool)
+
+
+def incomplete_ranks(causes: Causes) -> Mask:
+    """Per rank whether its recording lacks collectives of its groups, or is foreign.
+
+    Its host is seen to wait, but not what for, so that it seems to hold up the others.
+    """
+    m, found = causes.matched, foreign_ranks(causes)
+    if m is None:
+        return found
+    place = {one.rank: at for at, one in enumerate(m.ranks)}
+    for number in np.flatnonzero(m.group_size > m.count).tolist():
+        parts = m.parts_of(number).tolist()
+        there = {int(m.trace[part]) for part in parts}
+        found[
+            [place[one] for one in m.parts.collective(parts[0]).ranks or () if place.get(one, -1) not in {-1, *there}]
+        ] = True
+    return found if 2 * found.sum() < len(found) else foreign_ranks(causes)
+
+
+def without_arrivals(causes: Causes, weight: Ns, ranks: Mask) -> Ns:
+    """Weights with which nobody waits for some ranks."""
+    arrivals = (causes.kind == Edge.arrive) & ranks[causes.ordinal[causes.before]]
+    return np.where(arrivals, -NO_CAUSE, weight)
+
+
 def slack(causes: Causes, sink: int) -> np.ndarray:
     """Per point how much later it could have come without delaying a point, ns; NEVER reversed where it cannot matter.
 
@@ -173,7 +211,9 @@ def repaired(causes: Causes, ordinal: int, among: Sequence[int] = (), stage: Seq
             unknown = ~known & (lane.takes >= 0)
             edges.append(lane.edge[unknown])
             for bound in bounds:
-                weight[bound].append(lane.takes[unknown] if bound != "least" else np.zeros(int(unknown.sum()), np.int64))
+                weight[bound].append(
+                    lane.takes[unknown] if bound != "least" else np.zeros(int(unknown.sum()), np.int64)
+                )
     notes = []
     if unlike:
         notes.append(

@@ -18,7 +18,16 @@ from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.critical_path import CriticalPath, causes_of, critical_path, steps_of
 from tracelens_graph.analyses.critical_path.path_nodes import rank_of
 from tracelens_graph.analyses.critical_path.points import Edge, Role
-from tracelens_graph.analyses.critical_path.rerun import Latency, Repair, repaired, replayed, weights
+from tracelens_graph.analyses.critical_path.rerun import (
+    NO_CAUSE,
+    Latency,
+    Repair,
+    incomplete_ranks,
+    repaired,
+    replayed,
+    weights,
+    without_arrivals,
+)
 from tracelens_graph.analyses.critical_path.walk import shortest_equal
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.stragglers.rank_work import pipelines
@@ -34,7 +43,7 @@ from tracelens_graph.schema import Kind
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
-from tracelens_graph.utils.arrays import Ns
+from tracelens_graph.utils.arrays import Mask, Ns
 from tracelens_graph.utils.suggest import hint
 
 WHAT_IF = TableSchema(
@@ -165,7 +174,14 @@ def what_if(
         raise AnalysisError(f"what_if: nothing is changed: give {', '.join(EDITS[:-1])} or {EDITS[-1]}")
     path = critical_path(causes, step)
     recorded = _extent(causes, causes.time, step)
-    extents = {bound: _extent(causes, replayed(causes, changes.weights(bound)), step) for bound in _BOUNDS}
+    extents: dict[str, tuple[int, int]] = {
+        bound: _extent(causes, replayed(causes, changes.weights(bound)), step) for bound in _BOUNDS
+    }
+    if (unsure := changes.unsure()).any():
+        weight = without_arrivals(causes, changes.weights("least"), unsure)
+        extents["alone"] = _extent(
+            causes, np.where(unsure[causes.ordinal], causes.time.min(), replayed(causes, weight)), step
+        )
     lengths = {
         bound: path.length_ns + (end - start) - (recorded[1] - recorded[0]) for bound, (start, end) in extents.items()
     }
@@ -198,6 +214,7 @@ class _Changes:
         self._fixed = np.zeros(len(self._gap), np.int64)
         self._gone = np.zeros(len(self._gap), np.int64)
         self._repairs: list[Repair] = []
+        self._repaired: list[int] = []
         self.words: list[str] = []
         self.notes: list[str] = []
 
@@ -357,11 +374,18 @@ class _Changes:
                 f"what_if: repair: no other rank does work like that of {rank}, so what a repair saves is not known"
             )
         self._repairs += repairs
+        self._repaired += places
         one = len(places) == 1
         self.words.append(
             f"rank {rank_of(causes, places[0])} as its median peer" if one else f"{rank} as its median peers"
         )
         self.notes += [note for repair in self._repairs for note in repair.notes]
+
+    def unsure(self) -> Mask:
+        """Per rank whether others may wait for it, with ranks repaired, only because its recording is incomplete."""
+        found = incomplete_ranks(self._causes) if self._repairs else np.zeros(len(self._causes.traces), bool)
+        found[self._repaired] = False
+        return found
 
     def _ranks(self, called: int | str) -> list[int]:
         """Places of the ranks that are meant: one, those of a stage or a host, or all."""
@@ -383,9 +407,6 @@ class _Changes:
             core, c = one.core, one.core.columns
             yield from {core.names[code] for code in np.unique(c.name[c.kind == Kind.Op]).tolist()}
 
-
-NO_CAUSE = 2**40
-"""So much is taken off an edge that is no cause any more, ns."""
 
 _SEVERAL = re.compile(r"(stage|host)[:_ ]?(\d{1,6})")
 

@@ -17,7 +17,18 @@ from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.causes import causes as causes_of_ranks
 from tracelens_graph.analyses.critical_path.critical_path import steps_of
 from tracelens_graph.analyses.critical_path.points import Edge, Role
-from tracelens_graph.analyses.critical_path.rerun import Lane, Lanes, compared_by, in_order, lanes, weights
+from tracelens_graph.analyses.critical_path.rerun import (
+    Lane,
+    Lanes,
+    compared_by,
+    foreign_ranks,
+    in_order,
+    incomplete_ranks,
+    lanes,
+    replayed,
+    weights,
+    without_arrivals,
+)
 from tracelens_graph.analyses.diagnosis.finding import brief
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
@@ -32,6 +43,9 @@ from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 
 COMPUTATION, HOST = "computation", "host"
 
+HELD_UP = 0.01
+"""Ranks hold up the others if these end sooner without them by this share of the recording."""
+
 MORE_OFTEN = 1.05
 """What runs more often than this many times as often as on the median rank is more work."""
 
@@ -43,12 +57,13 @@ def work_of_job(causes: Causes, between_programs: bool = True) -> Work:
         causes: the points of the ranks.
         between_programs: spread work evenly also over ranks that run different programs, as stages of a pipeline do.
     """
-    recorded = weights(causes)
+    recorded, apart = weights(causes), np.zeros(len(causes.traces), bool)
+    if between_programs:
+        recorded, apart = _without_incomplete(causes, recorded)
     ideal = recorded.copy()
     kinds = [COMPUTATION, HOST]
     kind = np.full(len(recorded), -1)
-    sharing = _sharing(causes)
-    of_ranks = [lanes(causes, ordinal) if sharing[ordinal] else {} for ordinal in range(len(causes.traces))]
+    of_ranks = [{} if apart[ordinal] else lanes(causes, ordinal) for ordinal in range(len(causes.traces))]
     pipeline, stage = pipelines(causes.matched) if causes.matched is not None else (np.zeros(1, int), np.zeros(1, int))
     for code, what in enumerate(("gpu", "host")):
         for edge, even in _evened(of_ranks, what, stage):
@@ -62,7 +77,7 @@ def work_of_job(causes: Causes, between_programs: bool = True) -> Work:
         if name not in kinds:
             kinds.append(name)
         ideal[edge], kind[edge] = int(np.median(recorded[edge])), kinds.index(name)
-    there = sharing[causes.ordinal]
+    there = ~apart[causes.ordinal]
     ends = np.flatnonzero((causes.role == Role.gpu_end) & there)
     steps = steps_of(causes)
     begin = int(causes.time[there].min())
@@ -97,14 +112,19 @@ def work_of_job(causes: Causes, between_programs: bool = True) -> Work:
     )
 
 
-def _sharing(causes: Causes) -> Mask:
-    """Per rank whether it shares a collective with others; nothing places any other rank in the time of the job."""
-    matched = causes.matched
-    if matched is None or not len(matched):
-        return np.ones(len(causes.traces), bool)
-    number = np.maximum(matched.number, 0)
-    shared = (matched.number >= 0) & (matched.count[number] > 1)
-    return np.bincount(matched.trace[shared], minlength=len(causes.traces)) > 0
+def _without_incomplete(causes: Causes, recorded: Ns) -> tuple[Ns, Mask]:
+    """Weights with which nobody waits for ranks whose recordings lack collectives, and these ranks.
+
+    Where the others do wait for them these ranks count, too, except foreign ones.
+    """
+    for apart in (incomplete_ranks(causes), foreign_ranks(causes)):
+        freed = without_arrivals(causes, recorded, apart)
+        ends = np.flatnonzero((causes.role == Role.gpu_end) & ~apart[causes.ordinal])
+        as_recorded, without = (int(replayed(causes, one)[ends].max()) for one in (recorded, freed))
+        begin = int(causes.time[~apart[causes.ordinal]].min())
+        if without - begin > (1 - HELD_UP) * (as_recorded - begin):
+            break
+    return freed, apart
 
 
 def _explained(causes: Causes, excess: Ns, edge: Rows, worker: int, kind: str) -> tuple[str, str]:
@@ -258,7 +278,10 @@ def _limit(of_ranks: Sequence[Lanes], stage: Codes, ideal: Ns) -> None:
     """Let the host of a stage take no longer between two calls than that of any other stage does anywhere."""
     most: dict[int, dict[tuple[object, ...], int]] = {}
     of_stages = [
-        (int(stage[at]), lane) for at, found in enumerate(of_ranks) for (_, of, _), lane in found.items() if of == "host"
+        (int(stage[at]), lane)
+        for at, found in enumerate(of_ranks)
+        for (_, of, _), lane in found.items()
+        if of == "host"
     ]
     if len({one for one, _ in of_stages}) < 2:
         return
