@@ -89,7 +89,7 @@ class Job:
 
     @cached_property
     def _causes(self) -> Causes | None:
-        """What bound the points of all ranks, over the whole recording; None where graphs are lean, or without GPU work.
+        """What bound the points of all ranks, over all that was recorded; None of lean graphs, or without GPU work.
 
         None as well where ranks share no collective.
         """
