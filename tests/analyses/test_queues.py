@@ -251,7 +251,8 @@ def test_sequences_by_hand() -> None:
     ]  # fmt: skip
     assert list(kernel_sequences(core, contains="aten")["op"]) == ["aten::layer"] * 2
     assert list(kernel_sequences(core, min_kernels=3)["count"]) == [1]
-    assert not len(kernel_sequences(core, contains="conv"))
+    assert not len(none := kernel_sequences(core, contains="conv"))
+    assert len(none.notes) == 1
     with pytest.raises(AnalysisError, match="min_kernels"):
         kernel_sequences(core, min_kernels=0)
 

@@ -273,10 +273,14 @@ def test_captures_beside_a_trace_are_offered_and_not_taken(server: Path) -> None
     _, joined, _ = run("report", trace, "--capture", captures)
     assert "(100 %)" in joined
     assert "captures beside it" not in joined
+    of_layers = "ask identified_kernels {} -p by=role"
+    assert f"{of_layers.format(trace)} --capture {captures}" in joined
+    assert of_layers.format(trace) not in alone
     apart = server.parent / f"{server.name}-alone" / "rank0.json.gz"
     apart.parent.mkdir()
     apart.write_bytes(trace.read_bytes())
     assert "--identify" in run("report", apart)[1]
+    assert f"{of_layers.format(apart)} --identify" in run("report", apart, "--identify")[1]
     assert "--identify" not in alone
 
 

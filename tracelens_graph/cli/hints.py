@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tracelens_graph.analyses.ranks.job import Job
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.trace_set import Ranked
+    from tracelens_graph.graph.window import Window
     from tracelens_graph.tables.table import Table
 
 _PROGRAM = "tracelens-graph"
@@ -179,20 +180,28 @@ class Call:
     def _name(self) -> str:
         return "TRACE" if self.is_read_once else self.trace
 
-    def to_join(self, core: Core, is_replay: bool) -> list[str]:
+    def to_join(self, w: Window, is_replay: bool) -> list[str]:
         """The command that joins a trace with the captures that lie beside it; none where nothing is replayed.
 
-        Where there are none, the one that infers what was replayed, if most GPU time is (`is_replay`).
+        Where there are none, the one that infers what was replayed, if most GPU time is (`is_replay`). Where either
+        was done, the one that sums up what ran in the layers.
         """
         from tracelens_graph.analyses.kernels.shares import GRAPH_LAUNCH_CALLS
 
+        core, in_layers = w.core, []
+        if core.info.replays or ANYWHERE.get().identify:
+            from tracelens_graph.analyses.identification.tables import identified_kernels
+
+            if len(identified_kernels(w)):
+                command = self.complete(f"{_PROGRAM} ask identified_kernels TRACE -p by=role")
+                in_layers = [f"what ran in its layers, by role: {command}"]
         if core.info.replays or not any(name.startswith(GRAPH_LAUNCH_CALLS) for name in core.names):
-            return []
+            return in_layers
         if folder := captures_beside(self.trace):
             command = self.complete(f"{_PROGRAM} report TRACE --capture {shlex.quote(folder)}")
-            return [f"captures beside it say what its graphs ran: {command}"]
+            return [f"captures beside it say what its graphs ran: {command}", *in_layers]
         if ANYWHERE.get().identify or not is_replay:
-            return []
+            return in_layers
         command = self.complete(f"{_PROGRAM} report TRACE --identify")
         return [f"ops and layers that its graphs ran, inferred from the kernels: {command}"]
 

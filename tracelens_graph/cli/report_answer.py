@@ -293,7 +293,7 @@ class Report(Answer):
             worth = [name for name, percent in zip(found["name"], found["percent"], strict=True) if percent >= _WORTH]
             replay = call.to_replay(worth, f"--top {len(found)}") if _computes(self.findings) else []
             is_replay = families_of(self.w).graph_percent >= GRAPH_PERCENT
-            joined = call.to_join(self.w.core, is_replay)
+            joined = call.to_join(self.w, is_replay)
             hints = [*joined, *call.to_repeats(self.w.core), *replay, *call.to_open(found)]
         else:
             largest = self._host_tables(most)

@@ -87,7 +87,7 @@ PADDING_PERCENT = 10.0
 """Share of the places of captured batches from which on empty ones are worth a line."""
 STALL_RATIO = 1.5
 """Steps with prompts that take so many times a decode step hold answers up."""
-APART_FROM_MEDIAN = 0.1
+APART_FROM_MEDIAN = 0.05
 """Part of a median by which a mean has to differ from it for both to be shown."""
 FIXED_PERCENT = 50.0
 """Share of a decode step's GPU time from which on its fixed cost is worth a line."""

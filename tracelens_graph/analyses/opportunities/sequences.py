@@ -122,7 +122,9 @@ def kernel_sequences(g: Core | Window, contains: str = "", min_kernels: int = MI
         "uid": c.uid[calls.rows[example]],
         "sequence": [[core.names[code] for code in c.name[rows].tolist()] for rows in sequences],
     }
-    table = KERNEL_SEQUENCES.table(columns, w.titled(f"Sequences of kernels below {contains or 'ops and modules'}"))
+    below = contains or "ops and modules"
+    none = f"none has {min_kernels} GPU events or more below it; -p min_kernels=N takes other lengths"
+    table = KERNEL_SEQUENCES.table(columns, w.titled(f"Sequences of kernels below {below}"), [none] * (not number))
     return table.take(np.lexsort((calls.rows[example], -gpu_ns)))
 
 

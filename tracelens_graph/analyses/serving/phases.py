@@ -35,7 +35,9 @@ PHASE_TABLE = TableSchema(
         ),
         "device_ms": Column.total("sum of the iterations' lengths on the device", "ms", "device ms", drop_priority=1),
         "percent_of_device": Column.share("share of that sum over all phases", "% of device time"),
-        "step_ms": Column("median length of an iteration on the device", "ms", heading="step ms", drop_priority=0),
+        "step_ms": Column(
+            "median length of an iteration on the device", "ms", heading="median step ms", drop_priority=0
+        ),
         "host_ms": Column("median length of an iteration on the host", "ms", drop_priority=2),
         "token_us": Column("device_ms by the tokens of prompts and answers", "us", heading="us/token", drop_priority=0),
         "tokens_per_s": TOKENS_PER_S,
@@ -74,7 +76,9 @@ STEADY_STATE = TableSchema(
         "decode": Column("iterations that write answers alone", heading="decode", drop_priority=0),
         "unknown": Column("iterations of other phases, or of none that is known", heading="other", drop_priority=0),
         "requests": Column("mean number of requests computed together", heading="requests", drop_priority=0),
-        "step_ms": Column("median length of an iteration on the device", "ms", heading="step ms", drop_priority=0),
+        "step_ms": Column(
+            "median length of an iteration on the device", "ms", heading="median step ms", drop_priority=0
+        ),
         "device_ms": Column.total("sum of their lengths on the device", "ms", "device ms", drop_priority=2),
         "tokens_per_s": TOKENS_PER_S,
     },
