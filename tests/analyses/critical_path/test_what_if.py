@@ -19,8 +19,8 @@ from tracelens_graph.analyses.critical_path.critical_path import critical_path, 
 from tracelens_graph.analyses.critical_path.points import Edge
 from tracelens_graph.analyses.critical_path.rerun import NEVER, Latency, forward, replayed, slack, weights
 from tracelens_graph.analyses.critical_path.what_if import WhatIf, what_if
-from tracelens_graph.errors import AnalysisError
 from tracelens_graph.api import load_set
+from tracelens_graph.errors import AnalysisError
 from tracelens_graph.simulate import host
 from tracelens_graph.simulate.events import GpuEvent
 

@@ -372,8 +372,8 @@ class _Changes:
         repairs = [repaired(causes, place, places, stage) for place in places]
         if not any(one.is_compared for one in repairs):
             raise AnalysisError(
-                f"what_if: repair: no other rank does work like that of {', '.join(map(str, called))}, so what a repair "
-                "saves is not known"
+                f"what_if: repair: no other rank does work like that of {', '.join(map(str, called))}, so what "
+                "a repair saves is not known"
             )
         self._repairs += repairs
         self._repaired += places
