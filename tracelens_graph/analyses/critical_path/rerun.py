@@ -256,8 +256,11 @@ def _by_name(lane: Lane, others: Sequence[Lane], what: str, is_same_program: boo
     if what == "gpu" and is_same_program and further.sum() <= known.sum():
         known |= further
     found = [theirs.get(key, [0]) for key in keys]
-    bounds = {"least": min, "usual": lambda one: round(float(np.median(one))), "most": max}
-    return known, {bound: np.array([of(one) for one in found], np.int64) for bound, of in bounds.items()}
+    return known, {
+        "least": np.array([min(one) for one in found], np.int64),
+        "usual": np.array([round(float(np.median(one))) for one in found], np.int64),
+        "most": np.array([max(one) for one in found], np.int64),
+    }
 
 
 def compared_by(lane: Lane, what: str, is_same_program: bool = False) -> list[Key]:
