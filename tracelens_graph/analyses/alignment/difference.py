@@ -33,9 +33,9 @@ _IN_STEPS = 0.5
 def median_steps(a: Window, b: Window) -> tuple[Window, Window]:
     """Of each window the step of median GPU time; the windows as they are where one has no steps with its GPU work.
 
-    Of two ranks of one job, numbered alike, it is the same step. Without launches most GPU work may lie in no step: then one step of it is not what another trace does in one.
-    Of servers it is as many iterations of each, of one phase and of equal sizes. The titles of the windows show which
-    these are, and of how many.
+    Of two ranks of one job, numbered alike, it is the same step. Without launches most GPU work may lie in no step:
+    then one step of it is not what another trace does in one. Of servers it is as many iterations of each, of one phase
+    and of equal sizes. The titles of the windows show which these are, and of how many.
     """
     times = [steps_with_work(window) for window in (a, b)]
     if not all(map(_are_of_most_work, (a, b), times)):
