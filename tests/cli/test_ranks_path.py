@@ -155,8 +155,8 @@ def test_conditions_on_a_change(run: Run, job: Path) -> None:
         (["--path", "--fail-if", "hots_ms > 1"], "there is no figure 'hots_ms'; did you mean host_ms?"),
         (["--path", "--fail-if", "waiting_ms > 1"], "there is no figure 'waiting_ms'"),
         (["--what-if", "repair=1", "--what-if", "repair=2", "--fail-if", "saved_ms > 1"], "judges one change"),
-        (["--what-if", "repair="], "or repair=RANK"),
-        (["--what-if", "collectives=rank1"], "or repair=RANK"),
+        (["--what-if", "repair="], "repair=RANK"),
+        (["--what-if", "collectives=rank1"], "repair=RANK"),
     ],
 )
 def test_what_there_is_not_is_refused_in_one_line(
