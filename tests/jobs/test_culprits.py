@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +84,16 @@ def test_the_late_rank_is_named_where_the_end_of_its_file_is_missing(tmp_path: P
     assert max(offsets) - min(offsets) < 10**9
 
 
+@pytest.mark.filterwarnings("ignore::tracelens_graph.errors.IncompleteSetWarning")
+def test_a_slowdown_by_missing_ranks_says_so(tmp_path: Path) -> None:
+    job = PLANTED["python"].job
+    line = next(line for line in ranks(write(job, tmp_path / "all")).splitlines() if line.startswith("slowdown"))
+    assert "missing" not in line
+    screen = ranks(write(replace(job, missing=(6,)), tmp_path / "some"))
+    line = next(line for line in screen.splitlines() if line.startswith("slowdown"))
+    assert "ranks that are missing" in line
+
+
 @pytest.mark.parametrize("name", ["healthy_pipeline_of_hosts", "rank_in_pipeline_of_hosts"])
 def test_transfers_show_how_far_clocks_are_apart(name: str, tmp_path: Path) -> None:
     """Where stages are hosts, nothing but transfers goes between these."""
@@ -96,3 +107,26 @@ def test_transfers_show_how_far_clocks_are_apart(name: str, tmp_path: Path) -> N
     line = next(line for line in ranks(tmp_path / "job").splitlines() if line.startswith("slowdown"))
     assert "rank9 alone" in line if causes else "1.0" in line.partition(" times")[0]
     assert "uneven stages" not in line
+
+
+def with_kernels(path: Path) -> None:
+    """Add a kernel to each step of a file."""
+    told = json.loads(gzip.decompress(path.read_bytes()))
+    steps = [one for one in told["traceEvents"] if one["name"].startswith("ProfilerStep")]
+    for at, step in enumerate(steps, 90_000):
+        call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": step["pid"], "tid": step["tid"],
+                "ts": step["ts"] + 1, "dur": 2, "args": {"correlation": at}}  # fmt: skip
+        kernel = {"ph": "X", "cat": "kernel", "name": "gelu", "pid": 0, "tid": 7, "ts": step["ts"] + 5, "dur": 9,
+                  "args": {"correlation": at, "device": 0, "stream": 7}}  # fmt: skip
+        told["traceEvents"] += [call, kernel]
+    path.write_bytes(gzip.compress(json.dumps(told).encode()))
+
+
+def test_collectives_on_the_host_are_of_steps_beside_kernels(tmp_path: Path) -> None:
+    folder = write(PLANTED["gloo"].job, tmp_path / "job")
+    for path in folder.iterdir():
+        with_kernels(path)
+    late = [line for line in ranks(folder).splitlines() if line.startswith("late: ")]
+    assert len(late) == 1
+    assert late[0].startswith("late: rank 2, by ")
+    assert " a step, " in late[0]

@@ -147,3 +147,10 @@ def test_victims_in_pipelines_are_not_blamed(job: Job, culprit: int, reason: str
     followed = [row for row in rows if row["what"].startswith("waited for ")]
     assert followed or job.ranks == 2
     assert all(row["what"].startswith(f"waited for rank{culprit}: ") for row in followed)
+
+
+def test_all_tables_of_operations_are_written_to_a_folder(tmp_path: Path) -> None:
+    file = operations(tmp_path / "job.parquet")
+    result = CliRunner().invoke(app, ["ranks", str(file), "--csv", str(tmp_path / "all")])
+    assert result.exit_code == 0, result.output
+    assert {one.name for one in (tmp_path / "all").iterdir()} == {"slowdown.csv", "slowdown_map.csv"}

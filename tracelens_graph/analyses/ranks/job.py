@@ -106,7 +106,9 @@ class Job:
     @property
     def slowdown_line(self) -> str:
         """The same as one line; empty where nothing is known of it, or where many events make it take long."""
-        return self.slowdown.line() if self._is_small and self.slowdown is not None else ""
+        if not self._is_small or self.slowdown is None:
+            return ""
+        return self.slowdown.line(lacking=self.matched.whole.lacking > 0)
 
     @property
     def repairable(self) -> int | None:

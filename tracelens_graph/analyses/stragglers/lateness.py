@@ -153,8 +153,8 @@ def lateness(
 
     Args:
         figures: what each collective cost.
-        arrivals: rows of `late_arrivals` of these collectives, as far as clocks can be compared; None where no reasons are known. Then the ranks that
-            came last with most delay are late, unless most ranks do.
+        arrivals: rows of `late_arrivals` of these collectives, as far as clocks can be compared; None where no reasons
+            are known. Then the ranks that came last with most delay are late, unless most ranks do.
         by_links_ns: how much later each part of a collective began for slow links, which is no fault of its rank.
 
     Returns:
