@@ -392,6 +392,20 @@ def test_the_screen_is_one_screen(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
             assert out.splitlines()[0].startswith("A (h100): ")
 
 
+def test_what_changed_between_steps_of_servers_leads_to_their_phase(run: Run, tmp_path: Path) -> None:
+    from tracelens_graph.simulate.serving import simulate as simulate_server
+
+    traces = []
+    for culprit in ("none", "sampling"):
+        write(simulate_server(steps=20, sizes=(8, 16), culprit=culprit), tmp_path / culprit, traces_only=True)
+        traces.append(tmp_path / culprit / "rank0.json.gz")
+    out = run("diff", *traces)[1]
+    (asked,) = (line for line in out.splitlines() if line.startswith("ask next: "))
+    assert asked.endswith("--phase decode")
+    assert "sampling_hook" in run(*shlex.split(asked)[3:])[1]
+    assert "--phase" not in run("diff", traces[0], traces[0])[1].splitlines()[-1]
+
+
 def test_a_page_names_what_tells_the_paths_apart(run: Run, slower: Path, trace_file: Path, tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     other = slower.rename(tmp_path / "new" / trace_file.name)

@@ -73,7 +73,7 @@ def ask(
     answer = _of_several if asked.several else _of_one
     choice = _Choice(traces, given | own, window, extension or [], et, scheduler)
     table, is_complete, view, hints = answer(asked, choice)
-    shown = Shown(table, None if own else top, 0 if own else _ROWS_FOR_PEOPLE, view, hints)
+    shown = Shown(table, None if own else top, 0 if own else _ROWS_FOR_PEOPLE, view, hints, top is not None)
     print_answer(shown, outputs)
     if not is_complete:
         raise typer.Exit(1)

@@ -30,6 +30,10 @@ _FRAMEWORKS = (
 )
 
 
+_CHANGED = 0.02
+"""Share of a server's step from which on a change of it leads to its phase."""
+
+
 @dataclass(frozen=True)
 class Pair:
     """Commands that ask two traces, or both of them, further.
@@ -133,8 +137,25 @@ class Two:
         from tracelens_graph.reports.diff_text import screen as lines
 
         yield from lines(self.difference, self.tables, *screen(), self.notes, self.top)
-        if self.pair.is_repeatable and changed_places(self.tables["diff_places"]):
+        if not self.pair.is_repeatable:
+            return
+        if phase := self._changed_between:
+            yield f"ask next: {self.pair.diff(f'--phase {phase}')}"
+        elif changed_places(self.tables["diff_places"]):
             yield f"ask next: {self.pair.diff('--point 1')}"
+
+    @cached_property
+    def _changed_between(self) -> str:
+        """The phase whose steps changed most in all, where most of the change lies before them; else ""."""
+        from tracelens_graph.graph.batches import PHASES
+
+        if self._sides == self.windows or "diff_phases" not in self.tables:
+            return ""
+        rows = [row for row in self.tables["diff_phases"].records() if row["phase"] in PHASES]
+        row = max(rows, key=lambda row: abs(row["change_ms"]) * row["iterations_b"], default=None)
+        if row is None or abs(row["change_ms"]) < _CHANGED * row["step_ms_a"]:
+            return ""
+        return str(row["phase"]) if 2 * abs(row["gap_ms_b"] - row["gap_ms_a"]) > abs(row["change_ms"]) else ""
 
     def tree(self, min_percent: float) -> Iterator[str]:
         """Both call trees as one."""

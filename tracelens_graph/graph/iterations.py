@@ -120,6 +120,10 @@ def left_out_between(core: Core, numbers: Sequence[int], device_ns: Ns) -> LeftO
 
 def is_of_server(core: Core) -> bool:
     """Whether annotations of an engine mark the steps of a server."""
+    return core.once(_has_engine_ranges)
+
+
+def _has_engine_ranges(core: Core) -> bool:
     ranges = traversals.rows_of_kind(core.columns, (Kind.Annotation, Kind.DeviceAnnotation))
     return bool(_read(core, ranges))
 

@@ -22,9 +22,11 @@ from tracelens_graph.graph.core import Core, Memo
 from tracelens_graph.graph.iterations import iterations_of
 from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, Kind
 from tracelens_graph.utils.arrays import Codes, Mask, Rows
-from tracelens_graph.utils.suggest import did_you_mean
+from tracelens_graph.utils.suggest import did_you_mean, there_are
 
 _STEP_DIGITS = 18
+_MOST_LISTED = 8
+"""Annotations that are listed where none has the name that was asked for; names of engines' steps are long."""
 
 Threads = Literal["own", "all"]
 
@@ -298,11 +300,13 @@ def _in_iterations(window: Window, wanted: Iterable[int] | None, phase: str | No
 
 def _in_annotations(window: Window, wanted: str | re.Pattern[str], threads: Threads) -> Window:
     core, c = window.core, window.core.columns
-    ranges = traversals.rows_of_kind(c, (Kind.Annotation, Kind.Step))
-    ranges = ranges[_fit(core, wanted)[c.name[ranges]]]
+    every = traversals.rows_of_kind(c, (Kind.Annotation, Kind.Step))
+    ranges = every[_fit(core, wanted)[c.name[every]]]
     label = _label(wanted)
     if not len(ranges):
-        raise AnalysisError(f"the trace has no annotation {label!r}")
+        there = sorted({core.names[code] for code in np.unique(c.name[every])})
+        meant = did_you_mean(label, there) or there_are(there, _MOST_LISTED)
+        raise AnalysisError(f"the trace has no annotation {label!r}; {meant}")
     if threads == "own":
         group: Codes = c.thread
     elif threads == "all":

@@ -365,7 +365,9 @@ def _host_lead(account: Account) -> tuple[str, str, str]:
 
 def _waiting(account: Account) -> Finding:
     kind, name, doing = _host_lead(account)
-    waited = f"for {_share(account, 'host')} the GPU waited for the host, mostly {doing}"
+    queued = percent(account.shown_parts[QUEUED], account.window_ns)
+    between = f" ({queued:.1f} % {QUEUED})" if queued >= 1 else ""
+    waited = f"for {_share(account, 'host')}{between} the GPU waited for the host, mostly {doing}"
     if account.has_stacks:
         waited += " (with_stack itself slows the host)"
     text = f"{name}: {waited}; {_others(account, 'host')}"
@@ -507,8 +509,7 @@ def _share(account: Account, part: str) -> str:
 def _others(account: Account, part: str) -> str:
     """What else took time, in a few words; shares are of the same."""
     parts = account.shown_parts
-    others = sorted((one for one in parts if one != PARTS[part]), key=lambda one: -parts[one])
+    is_shown = {PARTS[part], QUEUED} if part == "host" else {PARTS[part]}  # the host's time holds what is queued
+    others = sorted(parts.keys() - is_shown, key=lambda one: (-parts[one], one))
     shares = {one: percent(parts[one], account.window_ns) for one in others}
-    if part == "host":  # which holds them
-        shares = {("of that " if one == QUEUED else "") + one: share for one, share in shares.items()}
-    return ", ".join(f"{one} {share:.1f} %" for one, share in shares.items() if share >= 1) or ("nothing else took 1 %")
+    return ", ".join(f"{one} {share:.1f} %" for one, share in shares.items() if share >= 1) or "nothing else took 1 %"

@@ -21,6 +21,7 @@ from tracelens_graph.graph.user_code import line_names, shown_name
 from tracelens_graph.graph.window import Window
 
 _ASK, _ASK_STEPS = "tracelens-graph ask phases TRACE", "tracelens-graph ask iterations TRACE"
+_ASK_IDLE = "tracelens-graph ask idle_causes TRACE"
 
 _PARTS: Mapping[str, tuple[str, str]] = {
     "detokenise": ("detokenising", "detokenise_beside"),
@@ -136,7 +137,7 @@ def _gaps(account: Account, served: Served) -> Iterator[Finding]:
         evidence |= {"because": name, "because_ms": due.ns / 1e6, "uid": uid} | ({"python": line} if line else {})
         text += f". {shown_ms(due.due_ns)} is due to {brief(line or name)} [uid {uid}]"
     severity: Severity = "minor" if share < limits.MAJOR_PERCENT else "major"
-    yield Finding("server_gaps", text, evidence, severity, (_PARTS[parts.leads][1],) * is_known, _ASK_STEPS)
+    yield Finding("server_gaps", text, evidence, severity, (_PARTS[parts.leads][1],) * is_known, _ASK_IDLE)
 
 
 def _prompts(served: Served, rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:

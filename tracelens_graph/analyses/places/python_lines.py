@@ -91,7 +91,10 @@ def gpu_time_under(g: Core | Window, under: int | str | None = None) -> Table:
         "percent": 100 * work["gpu_sum_us"] / max(float(work["gpu_sum_us"].sum()), 1e-3),
         "uid": c.uid[below[first]],
     }
-    table = GPU_TIME_UNDER.table(columns, w.titled("GPU time by what is right below"))
+    none = []
+    if isinstance(under, str) and not len(first):
+        none = [f"nothing called {under!r} has GPU work below it; parts of annotations are taken with --annotation"]
+    table = GPU_TIME_UNDER.table(columns, w.titled("GPU time by what is right below"), none)
     return table.take(np.argsort(-work["gpu_sum_us"], kind="stable"))
 
 
