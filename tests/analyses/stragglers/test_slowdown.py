@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 from simulated_jobs import Cause, Job, simulated, write
+from typer.testing import CliRunner
 
 import tracelens_graph as tlg
 from corpus import CORPUS, needs_corpus
 from tracelens_graph.analyses.stragglers.operations import COLUMNS
 from tracelens_graph.analyses.stragglers.reasons import OTHERS, UNNAMED
+from tracelens_graph.cli.app import app
 from tracelens_graph.errors import TraceError
 
 pytest.importorskip("pyarrow")
