@@ -86,7 +86,7 @@ def test_the_late_rank_is_named_where_the_end_of_its_file_is_missing(tmp_path: P
 
 @pytest.mark.filterwarnings("ignore::tracelens_graph.errors.IncompleteSetWarning")
 def test_a_slowdown_by_missing_ranks_says_so(tmp_path: Path) -> None:
-    job = PLANTED["python"].job
+    job = Job(causes=(Cause("python", (6,), us=6000, steps=(2,)),))
     line = next(line for line in ranks(write(job, tmp_path / "all")).splitlines() if line.startswith("slowdown"))
     assert "missing" not in line
     screen = ranks(write(replace(job, missing=(6,)), tmp_path / "some"))
