@@ -130,3 +130,12 @@ def test_collectives_on_the_host_are_of_steps_beside_kernels(tmp_path: Path) -> 
     assert len(late) == 1
     assert late[0].startswith("late: rank 2, by ")
     assert " a step, " in late[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "saves"),
+    [("loader", "14.9 ms"), ("fsdp", "5.65 ms"), ("rank_in_pipeline", "790 us"), ("more_work", "less")],
+)
+def test_a_repair_saves_what_a_replay_says(name: str, saves: str, tmp_path: Path) -> None:
+    """Of what no other rank does no figure is shown."""
+    assert f"saves {saves}\n" in ranks(write(PLANTED[name].job, tmp_path))
