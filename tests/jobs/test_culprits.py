@@ -56,3 +56,12 @@ def test_one_mechanism_for_all_forms(tmp_path: Path) -> None:
     ranks(folder, "-o", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert all(line.partition(":")[2].partition("(")[0].strip() in page for line in late)
+
+
+@pytest.mark.parametrize(
+    ("name", "saves"),
+    [("loader", "14.9 ms"), ("fsdp", "5.65 ms"), ("rank_in_pipeline", "790 us"), ("more_work", "less")],
+)
+def test_a_repair_saves_what_a_replay_says(name: str, saves: str, tmp_path: Path) -> None:
+    """Of what no other rank does no figure is shown."""
+    assert f"saves {saves}\n" in ranks(write(PLANTED[name].job, tmp_path))

@@ -111,12 +111,17 @@ def notes(job: Job) -> list[str]:
     """What belongs below the tables of the screen."""
     if not len(job.matched):
         return list(job.matched.notes)
+    return [_held_up(job), *job.matched.notes]
+
+
+def _held_up(job: Job) -> str:
+    """What delays in the table add up to, and what a repair of the most expensive culprit saves."""
     culprits = job.lateness.culprits if job.lateness is not None else ()
-    saves = (f"a repair of {one.who} saves at most {shown_ms(one.late_ns)}" for one in culprits[:1])
-    return [
-        next((f"held up ms: delays count again where they delay; {text}" for text in saves), HELD_UP),
-        *job.matched.notes,
-    ]
+    saved = job.repair_saves_ns if culprits and job.is_replayed else None
+    if not culprits or (job.is_replayed and saved is None):
+        return HELD_UP
+    saves = f"at most {shown_ms(culprits[0].late_ns)}" if saved is None else shown_ms(saved)
+    return f"held up ms: delays count again where they delay; a repair of {culprits[0].who} saves {saves}"
 
 
 def first_rows(table: Table, most: int) -> Table:

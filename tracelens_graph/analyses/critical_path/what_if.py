@@ -117,7 +117,7 @@ def what_if(
     *,
     collectives: float | Mapping[str, float] | None = None,
     ops: Mapping[str, float] | None = None,
-    repair: int | str | None = None,
+    repair: int | str | Sequence[int | str] | None = None,
     scale: Mapping[str, float] | None = None,
     remove: str | None = None,
     bandwidth: Mapping[str, float] | None = None,
@@ -133,7 +133,7 @@ def what_if(
             other ranks is not moving data.
         ops: name of an op -> how many times as fast the GPU work is that it and what it calls launch.
         repair: a rank, by its number or the name of its trace, or several: `stage2`, `host0` or the label of
-            a host, or `all`.
+            a host, or `all`; or a sequence of these.
             Host time and GPU work of theirs that take longer than on all other ranks take the median of these.
         scale: a part of the names of kernels, or a pattern with `*` -> how many times as long they take.
         remove: a part of the names of functions of the host: their time is gone; what they launch stays.
@@ -347,13 +347,16 @@ class _Changes:
             )
         self.words.append(f"no computation waits for {kind}")
 
-    def repair(self, rank: int | str) -> None:
+    def repair(self, rank: int | str | Sequence[int | str]) -> None:
         causes = self._causes
-        places = self._ranks(rank)
+        called = [rank] if isinstance(rank, int | str) else rank
+        places = list(dict.fromkeys(place for one in called for place in self._ranks(one)))
         self._repairs += [repaired(causes, place, places) for place in places]
         one = len(places) == 1
         self.words.append(
-            f"rank {rank_of(causes, places[0])} as its median peer" if one else f"{rank} as its median peers"
+            f"rank {rank_of(causes, places[0])} as its median peer"
+            if one
+            else f"{', '.join(map(str, called))} as its median peers"
         )
         self.notes += [note for repair in self._repairs for note in repair.notes]
 

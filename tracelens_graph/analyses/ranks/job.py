@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from tracelens_graph.analyses.critical_path.causes import Causes
+from tracelens_graph.analyses.critical_path.critical_path import causes_of
+from tracelens_graph.analyses.critical_path.what_if import what_if
 from tracelens_graph.analyses.ranks.collective_tables import collectives_table, kinds_table, unmatched_collectives
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.link_tables import rank_links, slow_link_lines
@@ -85,14 +88,38 @@ class Job:
         return lateness(self.figures, arrivals, self.links.delay_ns)
 
     @cached_property
-    def slowdown(self) -> Slowdown | None:
-        """How much slower the job is than with even work, over the whole recording; None where graphs are lean.
+    def _causes(self) -> Causes | None:
+        """What bound the points of all ranks, over all that was recorded; None of lean graphs, or without GPU work.
 
-        None as well without GPU work, and where ranks share no collective.
+        None as well where ranks share no collective.
         """
         if len(self._whole or ()) < 2 or not len(self.matched) or (whole := self._held) is None:
             return None
-        return slowdown(whole, self.matched.whole) if all(len(one.core.gpu_rows) for one in whole) else None
+        return causes_of(whole, self.matched.whole) if all(len(one.core.gpu_rows) for one in whole) else None
+
+    @property
+    def is_replayed(self) -> bool:
+        """Whether the recording of all ranks can be run again with changes, in a short time."""
+        return self.matched.whole is self.matched and self._is_small and self._causes is not None
+
+    @property
+    def repair_saves_ns(self) -> int | None:
+        """What a repair of the most expensive culprit saves of the recording, by a replay; see `is_replayed`.
+
+        None where nobody is late, where ranks of collectives are missing, or where the culprit does in some steps what
+        no other rank does: then a replay knows only a part.
+        """
+        if self._causes is None or self.lateness is None or not self.lateness.culprits or self.matched.lacking:
+            return None
+        found = what_if(
+            self._causes, repair=[self.matched.ranks[place].name for place in self.lateness.culprits[0].places]
+        )
+        return found.saved_ns if found.saved_ns > 0 and not found.notes else None
+
+    @cached_property
+    def slowdown(self) -> Slowdown | None:
+        """How much slower the job is than with even work, over the whole recording; None as for `_causes`."""
+        return None if self._causes is None else slowdown(self._causes)
 
     @property
     def slowdown_line(self) -> str:

@@ -16,9 +16,12 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
-from tracelens_graph.analyses.ranks.figures import Figures, held_up_by, later_by, transfers
+from tracelens_graph.analyses.ranks.figures import Figures, held_up_by, later_by
 from tracelens_graph.analyses.ranks.matched_collectives import ALONE, MatchedCollectives
+from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
+from tracelens_graph.analyses.stragglers.rank_work import pipelines
 from tracelens_graph.analyses.stragglers.reasons import EARLIER, GPU_REASONS, OTHERS, REASONS, UNKNOWN, UNNAMED
+from tracelens_graph.analyses.stragglers.slowdown import LINK
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.trace_set import rank_number, rank_titles
 from tracelens_graph.tables.column import Column, Role
@@ -70,7 +73,7 @@ NEARLY_ALWAYS_PERCENT = 80.0
 LEAST_COLLECTIVES = 5
 
 
-_NO_FAULT = (*(word for word in UNNAMED if word != UNKNOWN), OTHERS)
+_NO_FAULT = (*(word for word in UNNAMED if word != UNKNOWN), OTHERS, LINK)
 _KNOWN = tuple(word for word in REASONS if word not in (*UNNAMED, OTHERS))
 
 
@@ -212,7 +215,9 @@ def _with_reasons(figures: Figures, arrivals: Iterable[Mapping[str, Any]], delay
         rank = place[row["trace"]]
         late_us = row["late_us"] - by_link.get((row["collective"], rank), 0) / 1e3
         new_us = min(row["new_us"], late_us)
-        if row["reason"] in _NO_FAULT or new_us * 1e3 < least[row["collective"]]:
+        # The ends of a transfer run different programs, so that one comes later shows by itself no fault.
+        is_unproven = row["reason"] == UNKNOWN and row["kind"] in POINT_TO_POINT
+        if row["reason"] in _NO_FAULT or is_unproven or new_us * 1e3 < least[row["collective"]]:
             continue
         # What was late to a collective within the stretch is in the stretch again.
         since = -1 if row["since"] is None else row["since"]
@@ -389,7 +394,11 @@ def _teams(figures: Figures) -> list[tuple[str, frozenset[int]]]:
     found = [
         (f"host {host}", frozenset(members)) for host, members in hosts.items() if host is not None and len(hosts) > 1
     ]
-    found += [(f"stage {at}", members) for at, members in enumerate(stages(m))]
+    _, stage = pipelines(m)
+    if stage.any():
+        found += [
+            (f"stage {at}", frozenset(np.flatnonzero(stage == at).tolist())) for at in range(int(stage.max()) + 1)
+        ]
     place_of = {one.rank: place for place, one in enumerate(m.ranks)}
     names = dict(zip(figures.groups.number.tolist(), figures.groups.name, strict=True))
     for number, ranks in enumerate(figures.groups.ranks):
@@ -397,29 +406,6 @@ def _teams(figures: Figures) -> list[tuple[str, frozenset[int]]]:
         if 1 < len(members) < len(m.ranks) and all(members != other for _, other in found):
             found.append((f"group {names[number]}", members))
     return found
-
-
-def stages(m: MatchedCollectives) -> list[frozenset[int]]:
-    """Places of the ranks of each stage of a pipeline, the first stage first; none without transfers.
-
-    Stages are as many transfers away from the ranks with the lowest numbers of each pipeline.
-    """
-    _, sends, receives = transfers(m)
-    joined: dict[int, set[int]] = defaultdict(set)
-    for one, other in set(zip(m.trace[sends].tolist(), m.trace[receives].tolist(), strict=True)):
-        joined[one].add(other)
-        joined[other].add(one)
-    depth: dict[int, int] = {}
-    for first in sorted(joined):
-        reached = [] if first in depth else [first]
-        depth.setdefault(first, 0)
-        for one in reached:
-            for other in joined[one] - depth.keys():
-                depth[other] = depth[one] + 1
-                reached.append(other)
-    return [
-        frozenset(p for p, at in depth.items() if at == stage) for stage in range(max(depth.values(), default=-1) + 1)
-    ]
 
 
 def _when(struck: Sequence[int], steps: Sequence[int]) -> str:
