@@ -350,7 +350,7 @@ class MatchedCollectives(PartsByCollective):
         elif unknown_ranks < hosts - 1:
             notes.append(f"clocks of {hosts:,} {where} agree as far as the ends of collectives tell")
         if unknown:
-            notes.append(f"the clocks of {unknown:,} hosts are unknown: they share too few collectives")
+            notes.append(f"clocks of {unknown:,} of the hosts are unknown: too few collectives are shared")
         if unknown and not most and unknown_ranks:
             notes.append("nothing shows how far apart the clocks of ranks are: they are taken as they are")
         return notes
