@@ -110,7 +110,7 @@ def costs_of(served: Served, steps: Mask) -> Fit:
         notes.append(f"captured sizes of {int(rough.sum()):,} steps are taken from the grids of their norms")
     terms = {name: values for name, values in terms.items() if np.isfinite(values).all()}
     if len(y) < _FEWEST:
-        return Fit([], [f"{len(y)} of the {_FEWEST} steps that it takes are too few to separate costs", *notes])
+        return Fit([], [f"{len(y)} steps are too few to separate costs", *notes])
     kept: dict[str, np.ndarray] = {}
     cluster = np.unique(np.nan_to_num([served.context_tokens[steps], places[steps]]), axis=1, return_inverse=True)[1]
     for name, values in terms.items():
