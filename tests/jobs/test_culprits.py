@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from planted import PLANTED
-from simulated_jobs import write
+from simulated_jobs import Cause, Job, write
 from typer.testing import CliRunner
 
 import tracelens_graph as tlg
@@ -65,3 +65,27 @@ def test_one_mechanism_for_all_forms(tmp_path: Path) -> None:
 def test_a_repair_saves_what_a_replay_says(name: str, saves: str, tmp_path: Path) -> None:
     """Of what no other rank does no figure is shown."""
     assert f"saves {saves}\n" in ranks(write(PLANTED[name].job, tmp_path))
+
+
+SHAPES = {
+    "ddp": {},
+    "fsdp": {"style": "fsdp"},
+    "moe": {"style": "moe"},
+    "tensor": {"tensor": 4},
+    "pipeline": {"pipeline": 4},
+}
+
+
+@pytest.mark.parametrize("jitter", [0.1, 0.2, 0.3])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_jitter_makes_nobody_late(shape: str, jitter: float, tmp_path: Path) -> None:
+    screen = ranks(write(Job(ranks=16, jitter=jitter, seed=1, **SHAPES[shape]), tmp_path))
+    assert "late: " not in screen, screen
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_slow_rank_is_named_through_jitter(shape: str, tmp_path: Path) -> None:
+    slow = (Cause("slower_kernels", (6,), factor=1.5),)
+    screen = ranks(write(Job(ranks=16, jitter=0.1, seed=1, causes=slow, **SHAPES[shape]), tmp_path))
+    late = [line.partition(", by ")[0] for line in screen.splitlines() if line.startswith("late: ")]
+    assert named_in("; ".join(late)) == {6}, screen
