@@ -392,6 +392,13 @@ def test_the_screen_is_one_screen(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
             assert out.splitlines()[0].startswith("A (h100): ")
 
 
+def test_ranks_of_one_job_are_compared_in_the_same_step(run: Run, tmp_path: Path) -> None:
+    write(simulate(ranks=2, steps=3, slow_rank=1, slow_factor=1.2, seed=3), tmp_path, traces_only=True)
+    first, second = run("diff", *sorted(tmp_path.glob("*.gz")))[1].splitlines()[:2]
+    (step,) = set(re.findall(r"only step \d+", first + second))
+    assert first.endswith(step)
+
+
 def test_what_changed_between_steps_of_servers_leads_to_their_phase(run: Run, tmp_path: Path) -> None:
     from tracelens_graph.simulate.serving import simulate as simulate_server
 

@@ -78,9 +78,9 @@ def diff(
 ) -> None:
     """Compare traces by structure: align their call trees, and show where GPU time changed, and why.
 
-    Where both have steps, and no part of them is chosen, a step of median GPU time is compared with one; of servers
-    several of equal phase and size, below what a step of each phase takes. With --layout tracelens and --csv the files
-    are those of TraceLens's TraceDiff, of whole traces as there.
+    Where both have steps, and no part of them is chosen, a step of median GPU time is compared with one, of ranks of
+    one job the same; of servers several of equal phase and size, below what a step of each phase takes. With --layout
+    tracelens and --csv the files are those of TraceLens's TraceDiff, of whole traces as there.
 
     Example: tracelens-graph diff trace.json.gz other.json.gz
 

@@ -33,15 +33,24 @@ _IN_STEPS = 0.5
 def median_steps(a: Window, b: Window) -> tuple[Window, Window]:
     """Of each window the step of median GPU time; the windows as they are where one has no steps with its GPU work.
 
-    Without launches most GPU work may lie in no step: then one step of it is not what another trace does in one.
-    Of servers it is as many iterations of each, of one phase and of equal sizes. The titles of the windows show which
-    these are, and of how many.
+    Of two ranks of one job, numbered alike, it is the same step. Without launches most GPU work may lie in no step:
+    then one step of it is not what another trace does in one. Of servers it is as many iterations of each, of one phase
+    and of equal sizes. The titles of the windows show which these are, and of how many.
     """
     times = [steps_with_work(window) for window in (a, b)]
     if not all(map(_are_of_most_work, (a, b), times)):
         return _equal_iterations(a, b)
+    if _are_ranks_of_one_job(a.core, b.core) and (shared := times[0].keys() & times[1].keys()):
+        number = _median_of({number: times[0][number] for number in shared})
+        first, second = (narrow(window, step=number) for window in (a, b))
+        return first, second
     first, second = (_median(window, time) for window, time in zip((a, b), times, strict=True))
     return first, second
+
+
+def _are_ranks_of_one_job(a: Core, b: Core) -> bool:
+    ranks = {(core.info.rank, core.info.world_size) for core in (a, b)}
+    return len(ranks) == 2 and len({size for _, size in ranks}) == 1 and all(rank is not None for rank, _ in ranks)
 
 
 def _equal_iterations(a: Window, b: Window) -> tuple[Window, Window]:
@@ -73,11 +82,15 @@ def steps_with_work(w: Window) -> dict[int, int]:
 
 
 def _median(w: Window, time_of: dict[int, int]) -> Window:
-    ordered = sorted(time_of, key=lambda number: (time_of[number], number))
-    step = narrow(w, step=ordered[(len(ordered) - 1) // 2])
-    if len(ordered) == 1:
+    step = narrow(w, step=_median_of(time_of))
+    if len(time_of) == 1:
         return step
-    return step.retitled(f"{step.title}, of median GPU time of {len(ordered):,} steps")
+    return step.retitled(f"{step.title}, of median GPU time of {len(time_of):,} steps")
+
+
+def _median_of(time_of: dict[int, int]) -> int:
+    ordered = sorted(time_of, key=lambda number: (time_of[number], number))
+    return ordered[(len(ordered) - 1) // 2]
 
 
 OUTSIDE_OF_OPS = "(outside of ops)"
