@@ -339,11 +339,11 @@ class Origins:
         key = max(sums, key=lambda one: sums[one])
         if sums[key] < EXPLAINED_PERCENT / 100 * late_ns:
             return None
-        edges = np.array(passed[key])
-        word, what = _explained(causes, self._excess, edges, key[0], work.kinds[key[1]])
+        on_way = np.array(passed[key])
+        word, what = _explained(causes, self._excess, on_way, key[0], work.kinds[key[1]])
         if word == SLOWER:
-            ends = causes.after[edges]
+            ends = causes.after[on_way]
             code = causes.core(key[0]).columns.name[causes.row[ends]]
-            if sums[key] < most_by_chance(work.recorded[edges], work.ideal[edges], code):
+            if sums[key] < most_by_chance(work.recorded[on_way], work.ideal[on_way], code):
                 return None
         return Origin(key[0], word, what) if word else None

@@ -283,8 +283,8 @@ def _most_by_chance(late: Late) -> float:
     if not both:
         return 0.0
     code = np.repeat(np.arange(len(both)), [count for _, count in both])
-    pair = (np.concatenate([side[name][:count] for name, count in both]) for side in (mine, others))
-    return most_by_chance(*pair, code)
+    ns, other_ns = (np.concatenate([side[name][:count] for name, count in both]) for side in (mine, others))
+    return most_by_chance(ns, other_ns, code)
 
 
 def _communication(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
