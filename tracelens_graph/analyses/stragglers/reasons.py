@@ -182,7 +182,7 @@ def most_by_chance(ns: Ns, other_ns: Ns, name: Codes) -> float:
     """
     place, names = np.unique(name, return_inverse=True)[1], len(np.unique(name))
     mean = (ns + other_ns) / 2
-    if len(ns) <= names or not mean.all():
+    if len(ns) < names + 3 or not mean.all():
         return 0.0
     relative = (ns - other_ns) / mean
     middle = np.array([np.median(relative[place == one]) for one in range(names)])
