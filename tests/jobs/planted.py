@@ -85,6 +85,13 @@ PLANTED: Mapping[str, Planted] = {
     "begins_late": Planted(Job(causes=(LOADER,), begins={6: 2}), (3,), ("data loader",)),
     "ends_early": Planted(Job(causes=(LOADER,), ends={6: 2}), (3,), ("data loader",)),
     "lost_kernels": Planted(Job(causes=(LOADER,), lost={6: 2, 1: 1}), (3,), ("data loader",)),
+    "few_shared": Planted(
+        Job(ranks=32, steps=3, layers=2, clocks_us=(0, 21_000, -15_000, 300), missing=(7, 28),
+            causes=(_host("python", 19),)), (19,), ("python",),
+    ),
+    "one_shared": Planted(
+        Job(ranks=16, steps=1, layers=2, clocks_us=(0, 21_000), causes=(_host("python", 11),)), (11,), ("one clock",)
+    ),
     "gloo": Planted(Job(gloo=True, ranks=4, causes=(_host("python", 2),)), (2,), ("python",)),
     "gloo_missing": Planted(Job(gloo=True, causes=(_host("data_loader", 2),), missing=(7,)), (2,), ("data loader",)),
     "many": Planted(Job(ranks=64, steps=3, causes=(_host("data_loader", 17),), missing=(40,), lost={3: 1}), (17,)),

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from planted import PLANTED
 from simulated_jobs import Cause, Job, write
 from typer.testing import CliRunner
 
 import tracelens_graph as tlg
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.cli.app import app
 
 
@@ -56,6 +60,76 @@ def test_one_mechanism_for_all_forms(tmp_path: Path) -> None:
     ranks(folder, "-o", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert all(line.partition(":")[2].partition("(")[0].strip() in page for line in late)
+
+
+def without_end(path: Path) -> None:
+    """Write a file as the profiler does, facts last, and cut away its end."""
+    told = json.loads(gzip.decompress(path.read_bytes()))
+    last = {key: told.pop(key) for key in ("baseTimeNanoseconds",)}
+    events = told.pop("traceEvents")
+    events.sort(key=lambda one: one["ts"])
+    text = json.dumps(told | {"traceEvents": events} | last)
+    path.write_bytes(gzip.compress(text[: len(text) * 3 // 5].encode()))
+
+
+@pytest.mark.filterwarnings("ignore::tracelens_graph.errors.DamagedTraceWarning")
+def test_the_late_rank_is_named_where_the_end_of_its_file_is_missing(tmp_path: Path) -> None:
+    folder = write(PLANTED["python"].job, tmp_path / "job")
+    without_end(folder / "rank6.json.gz")
+    screen = ranks(folder)
+    assert "late: rank 6" in screen
+    assert "another run" not in screen
+    assert "2 hosts" not in screen
+    offsets = [one.offset_ns for one in tlg.load_set(folder)]
+    assert max(offsets) - min(offsets) < 10**9
+
+
+@pytest.mark.filterwarnings("ignore::tracelens_graph.errors.IncompleteSetWarning")
+def test_a_slowdown_by_missing_ranks_says_so(tmp_path: Path) -> None:
+    job = Job(causes=(Cause("python", (6,), us=6000, steps=(2,)),))
+    line = next(line for line in ranks(write(job, tmp_path / "all")).splitlines() if line.startswith("slowdown"))
+    assert "missing" not in line
+    screen = ranks(write(replace(job, missing=(6,)), tmp_path / "some"))
+    line = next(line for line in screen.splitlines() if line.startswith("slowdown"))
+    assert "ranks that are missing" in line
+
+
+@pytest.mark.parametrize("name", ["healthy_pipeline_of_hosts", "rank_in_pipeline_of_hosts"])
+def test_transfers_show_how_far_clocks_are_apart(name: str, tmp_path: Path) -> None:
+    """Where stages are hosts, nothing but transfers goes between these."""
+    causes = () if name.startswith("healthy") else (Cause("slower_kernels", (9,), factor=1.7),)
+    clocks = (0, 7_300, -12_000, 21_000)
+    job = Job(ranks=16, per_host=4, pipeline=4, tensor=2, clocks_us=clocks, causes=causes)
+    found = MatchedCollectives(tlg.load_set(write(job, tmp_path / "job")))
+    assert found.unknown_clocks == 0
+    ahead = found.clocks.offset_ns / 1e3
+    assert np.abs(ahead - ahead[0] - np.array(clocks)).max() < 200
+    line = next(line for line in ranks(tmp_path / "job").splitlines() if line.startswith("slowdown"))
+    assert "rank9 alone" in line if causes else "1.0" in line.partition(" times")[0]
+    assert "uneven stages" not in line
+
+
+def with_kernels(path: Path) -> None:
+    """Add a kernel to each step of a file."""
+    told = json.loads(gzip.decompress(path.read_bytes()))
+    steps = [one for one in told["traceEvents"] if one["name"].startswith("ProfilerStep")]
+    for at, step in enumerate(steps, 90_000):
+        call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": step["pid"], "tid": step["tid"],
+                "ts": step["ts"] + 1, "dur": 2, "args": {"correlation": at}}  # fmt: skip
+        kernel = {"ph": "X", "cat": "kernel", "name": "gelu", "pid": 0, "tid": 7, "ts": step["ts"] + 5, "dur": 9,
+                  "args": {"correlation": at, "device": 0, "stream": 7}}  # fmt: skip
+        told["traceEvents"] += [call, kernel]
+    path.write_bytes(gzip.compress(json.dumps(told).encode()))
+
+
+def test_collectives_on_the_host_are_of_steps_beside_kernels(tmp_path: Path) -> None:
+    folder = write(PLANTED["gloo"].job, tmp_path / "job")
+    for path in folder.iterdir():
+        with_kernels(path)
+    late = [line for line in ranks(folder).splitlines() if line.startswith("late: ")]
+    assert len(late) == 1
+    assert late[0].startswith("late: rank 2, by ")
+    assert " a step, " in late[0]
 
 
 @pytest.mark.parametrize(

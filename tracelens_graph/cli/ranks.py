@@ -164,11 +164,11 @@ def answer_operations(file: str, table: str | None, top: int | None, outputs: Ou
 
     found = slowdown(file)
     refuse((table not in (None, "slowdown"), f"{file}: of operations there is one table, slowdown"))
-    outputs.check(TABLE, "a table", has_folder=False)
+    outputs.check(TABLE, "a table", has_folder=table is None)
     if table is None and outputs.to_screen:
         wide = screen()
         print_lines([*wrapped(found.line(), wide.width, "  "), "", *found.heat_map().text(*wide).splitlines(), ""])
-    print_table(for_people(found.table(), top), outputs)
+    print_table(for_people(found.table(), top), outputs, lambda: {one.name: one for one in found.tables()})
 
 
 def _job(

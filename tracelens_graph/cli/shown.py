@@ -104,11 +104,11 @@ class Shown:
         return table + "".join(f"{line}\n" for line in self.hints(first))
 
 
-def print_table(shown: Shown, outputs: Outputs) -> None:
-    """Show a table as it was asked for: on the screen, or in a format, to standard output or files."""
+def print_table(shown: Shown, outputs: Outputs, tables: Callable[[], Mapping[str, Table]] | None = None) -> None:
+    """Show a table as it was asked for: on the screen, or in a format, to standard output or files; all to a folder."""
     if outputs.to_screen:
         put(shown.text())
-    outputs.write(shown, TABLE)
+    outputs.write(shown, TABLE, tables)
 
 
 def print_answer(shown: Shown, outputs: Outputs) -> None:

@@ -108,7 +108,8 @@ def _write(core: Core, served: Served, parts: Mapping[str, Sequence[int]], folde
                 with output.file(name) as file:
                     events = write_piece(piece, file, packed=True)
                 details.append(_details(index, folder / name, events, served, numbers))
-                lines.append(f"wrote {folder / name}: {len(numbers):,} iterations, {events:,} events")
+                held = f"{len(numbers):,} iteration{'s' * (len(numbers) != 1)}, {events:,} events"
+                lines.append(f"wrote {folder / name}: {held}")
                 if progress:
                     progress(index + 1, len(names))
         with output.file(DETAILS) as file:

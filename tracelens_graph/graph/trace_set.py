@@ -31,6 +31,9 @@ NODES_PER_TRACE = 2**40
 _NAMED = 4
 """How many windows a title names."""
 
+_EARLIEST_DATE_NS = 10**17
+"""No trace is of 1973 or before: what is less counts from a base that is not known."""
+
 _RANK_IN_NAME = re.compile(r"rank[-_ ]?(\d{1,6})(?!\d)", re.IGNORECASE)
 
 
@@ -402,16 +405,25 @@ def titled(text: str, members: Iterable[TraceMember]) -> str:
 
 def _on_one_clock(members: Iterable[TraceMember]) -> tuple[TraceMember, ...]:
     """The members with their ranks, and with offsets to the earliest of their clocks; 0 where nothing shows it."""
+    given = list(members)
+    bases = Counter(whole_number(str(one.info.metadata.get("baseTimeNanoseconds", ""))) or 0 for one in given)
+    base = max(bases, key=lambda one: (one > 0, bases[one]), default=0)
     dated = [
         replace(
             one,
             rank=_rank(one.info) if one.rank is None else one.rank,
-            clock_ns=one.info.start_epoch_ns if one.clock_ns is None else one.clock_ns,
+            clock_ns=_clock_ns(one.info, base) if one.clock_ns is None else one.clock_ns,
         )
-        for one in members
+        for one in given
     ]
     zero = min((one.clock_ns for one in dated if one.clock_ns), default=0)
     return tuple(replace(one, offset_ns=one.clock_ns - zero if one.clock_ns else 0) for one in dated)
+
+
+def _clock_ns(info: TraceInfo, base_ns: int) -> int:
+    """When a graph's clock is 0; with the base of the others where its own, at the end of the file, was cut away."""
+    lost = 0 < info.start_epoch_ns < _EARLIEST_DATE_NS
+    return info.start_epoch_ns + (base_ns if lost else 0)
 
 
 def _unique(names: list[str]) -> list[str]:

@@ -33,7 +33,7 @@ def test_reasons_of_a_step_are_those_of_the_whole_recording(settings: dict[str, 
     traces = simulated_job(**settings).traces
     whole = Job(traces, whole=traces)
     part = Job(traces.narrowed(step=step), whole=traces)
-    own = {"collective"}
+    own = {"collective", "since"}
     wanted = [row for row in whole.table("late_arrivals").records() if row["step"] == step]
     found = part.table("late_arrivals").records()
     assert [row | dict.fromkeys(own) for row in found] == [row | dict.fromkeys(own) for row in wanted]

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 from simulated_jobs import Cause, Job, simulated, write
+from typer.testing import CliRunner
 
 import tracelens_graph as tlg
 from corpus import CORPUS, needs_corpus
 from tracelens_graph.analyses.stragglers.operations import COLUMNS
 from tracelens_graph.analyses.stragglers.reasons import OTHERS, UNNAMED
+from tracelens_graph.cli.app import app
 from tracelens_graph.errors import TraceError
 
 pytest.importorskip("pyarrow")
@@ -147,3 +149,10 @@ def test_victims_in_pipelines_are_not_blamed(job: Job, culprit: int, reason: str
     followed = [row for row in rows if row["what"].startswith("waited for ")]
     assert followed or job.ranks == 2
     assert all(row["what"].startswith(f"waited for rank{culprit}: ") for row in followed)
+
+
+def test_all_tables_of_operations_are_written_to_a_folder(tmp_path: Path) -> None:
+    file = operations(tmp_path / "job.parquet")
+    result = CliRunner().invoke(app, ["ranks", str(file), "--csv", str(tmp_path / "all")])
+    assert result.exit_code == 0, result.output
+    assert {one.name for one in (tmp_path / "all").iterdir()} == {"slowdown.csv", "slowdown_map.csv"}

@@ -22,6 +22,9 @@ from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 BUFFERED_BYTES = 4 << 20
 """A sender of no more than this need not wait for its receiver: a buffer of NCCL's takes the message."""
 
+_BUFFER_NS, _BUFFER_BYTES_PER_NS = 20_000, 5
+"""It takes it within this time, at no less than this rate."""
+
 _FROM_ONE = ("broadcast", "scatter")
 _TO_ONE = ("reduce", "gather")
 _EXCHANGE = ("all_to_all", "all_to_allv")
@@ -90,14 +93,17 @@ def _partners(members: Sequence[Member]) -> np.ndarray | None:
 def _transfer(members: Sequence[Member], start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
     """Of a transfer: the receiver waits for the sender, who need not wait with what a buffer takes.
 
-    One that ended no sooner than its receiver came may have waited all the same, as the kernel of a small message does
-    where no buffer is free.
+    One that ran far longer than a buffer needs before its receiver came, and ended soon after that, waited all the
+    same, as the kernel of a small message does where no buffer is free.
     """
     awaited = np.ones((len(members), len(members)), bool)
+    came = start_ns.max()
     for at, one in enumerate(members):
         size = one.node.in_bytes
-        left = end_ns[at] < start_ns.max()
-        if one.node.kind == "send" and size is not None and size <= BUFFERED_BYTES and left:
+        if one.node.kind != "send" or size is None or size > BUFFERED_BYTES:
+            continue
+        before, after = came - start_ns[at], end_ns[at] - came
+        if not 0 <= after <= before - _BUFFER_NS - size // _BUFFER_BYTES_PER_NS:
             awaited[at] = False
             awaited[at, at] = True
     return awaited

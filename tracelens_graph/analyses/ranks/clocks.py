@@ -6,6 +6,7 @@ all. The estimate is robust: a collective without a common end, or one that was 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ from tracelens_graph.analyses.ranks.parts import Parts
 
 LEAST_ANCHORS = 5
 """Collectives that a rank must share with the others, so that its clock is known."""
+_LEAST_BY_NUMBER = 3
+"""So many suffice where recorded numbers, not times, show which of them are one."""
 _LEAST_FOR_DRIFT_NS = 1_000_000_000
 """Drift of 50 ppm moves a clock by 50 us a second: below that it is lost in noise."""
 _ROUNDS = 10
@@ -68,7 +71,45 @@ def clocks_by_ends(parts: Parts, number: np.ndarray, clock_of: np.ndarray) -> Cl
     order = np.lexsort((parts.end_ns[rows], cell))
     cells, first, count = np.unique(cell[order], return_index=True, return_counts=True)
     middle = parts.end_ns[rows][order][first + (count - 1) // 2]
-    return _clocks(_Ends(cells // max(clocks, 1), cells % max(clocks, 1), middle), clocks)
+    least = _LEAST_BY_NUMBER if (parts.sequence[rows] >= 0).all() else LEAST_ANCHORS
+    return _clocks(_Ends(cells // max(clocks, 1), cells % max(clocks, 1), middle), clocks, least)
+
+
+class Way(NamedTuple):
+    """What transfers from one clock to another show: no receiver ends before its sender has begun.
+
+    Attributes:
+        source, target: numbers of the clocks.
+        least_ns: the least time from the start on the one to the end on the other, each by its own clock.
+        takes_ns: the least time that such a transfer takes.
+    """
+
+    source: int
+    target: int
+    least_ns: int
+    takes_ns: int
+
+
+def with_transfers(clocks: Clocks, ways: Sequence[Way]) -> Clocks:
+    """The same, with clocks that are not known by ends but by transfers from and to ones that are.
+
+    As between servers of NTP: what a clock is ahead makes the ways to it longer, and those back shorter, by as much.
+    """
+    offset, error = clocks.offset_ns.copy(), clocks.error_ns.copy()
+    if not np.isfinite(error).any() and len(error):
+        error[0] = 0.0
+    there = {(one.source, one.target): one for one in ways}
+    reached = [int(at) for at in np.flatnonzero(np.isfinite(error))]
+    for known in reached:
+        for (source, target), way in there.items():
+            back = there.get((target, source))
+            if source != known or back is None or np.isfinite(error[target]):
+                continue
+            forth_ns, back_ns = way.least_ns - way.takes_ns, back.least_ns - back.takes_ns
+            offset[target] = offset[source] + (forth_ns - back_ns) // 2
+            error[target] = error[source] + max((forth_ns + back_ns) / 2, _RESOLUTION_NS)
+            reached.append(target)
+    return replace(clocks, offset_ns=offset, error_ns=error)
 
 
 class _Ends(NamedTuple):
@@ -93,7 +134,7 @@ class _Ends(NamedTuple):
         return np.bincount(self.collective)[self.collective] > 1
 
 
-def _clocks(every: _Ends, ranks: int) -> Clocks:
+def _clocks(every: _Ends, ranks: int, least: int) -> Clocks:
     """Clocks of some ranks, or of what shares one.
 
     The offset of a rank is that of the median over its collectives; with a drift, a line is fitted through its
@@ -107,8 +148,8 @@ def _clocks(every: _Ends, ranks: int) -> Clocks:
     base = int(ends.ns.min())
     ends = ends._replace(ns=(ends.ns - base).astype(float))
     # With few collectives no rank has enough: then one with most is the reference.
-    first = int(np.argmax(anchors >= min(LEAST_ANCHORS, int(anchors.max()))))
-    offset, is_known = _offsets(ends, ranks, first)
+    first = int(np.argmax(anchors >= min(least, int(anchors.max()))))
+    offset, is_known = _offsets(ends, ranks, first, least)
     ends = ends.only(is_known[ends.rank])
     ends = ends.only(ends.shared())
     if not len(ends.ns):
@@ -134,7 +175,7 @@ def _clocks(every: _Ends, ranks: int) -> Clocks:
     return Clocks(np.rint(offset).astype(np.int64), drift, error, anchors, base + round(middle))
 
 
-def _offsets(ends: _Ends, ranks: int, first: int) -> tuple[np.ndarray, np.ndarray]:
+def _offsets(ends: _Ends, ranks: int, first: int, least: int) -> tuple[np.ndarray, np.ndarray]:
     """First estimates of all offsets, and whether there are collectives enough for them.
 
     Ranks that share no group with the first are reached over others: the nearest first.
@@ -148,7 +189,7 @@ def _offsets(ends: _Ends, ranks: int, first: int) -> tuple[np.ndarray, np.ndarra
         apart = ends.ns - reference[ends.collective]
         has = ~np.isnan(apart)
         common = np.bincount(ends.rank[has], minlength=ranks)
-        fresh = ~is_known & (common >= LEAST_ANCHORS)
+        fresh = ~is_known & (common >= least)
         if not fresh.any():
             return offset, is_known
         offset[fresh] = _medians(apart[has], ends.rank[has], ranks)[fresh]

@@ -84,16 +84,25 @@ class Job:
     def lateness(self) -> Lateness | None:
         """Who makes the others wait; None for a single trace, or where nothing is shared."""
         is_known = self._whole is not None and len(self.matched) > 0
-        arrivals = self.table("late_arrivals").records() if is_known else None
+        arrivals = None
+        if is_known and self._whole is not None:
+            evidence = self.matched.comparable
+            is_all = evidence is self.matched
+            arrivals = (self.table("late_arrivals") if is_all else self._late_arrivals(self._whole, evidence)).records()
         return lateness(self.figures, arrivals, self.links.delay_ns)
 
     @cached_property
     def _causes(self) -> Causes | None:
         """What bound the points of all ranks, over all that was recorded; None of lean graphs, or without GPU work.
 
-        None as well where ranks share no collective.
+        None as well where ranks share no collective, and where clocks of hosts are not known.
         """
-        if len(self._whole or ()) < 2 or not len(self.matched) or (whole := self._held) is None:
+        if (
+            len(self._whole or ()) < 2
+            or not len(self.matched)
+            or self.matched.unknown_clocks
+            or (whole := self._held) is None
+        ):
             return None
         return causes_of(whole, self.matched.whole) if all(len(one.core.gpu_rows) for one in whole) else None
 
@@ -124,7 +133,9 @@ class Job:
     @property
     def slowdown_line(self) -> str:
         """The same as one line; empty where nothing is known of it, or where many events make it take long."""
-        return self.slowdown.line() if self._is_small and self.slowdown is not None else ""
+        if not self._is_small or self.slowdown is None:
+            return ""
+        return self.slowdown.line(lacking=self.matched.whole.lacking > 0)
 
     @property
     def repairable(self) -> int | None:
@@ -139,13 +150,14 @@ class Job:
         of_itself = any(row["trace"] == self.lateness.late and row["reason"] not in (*UNNAMED, OTHERS) for row in rows)
         return place if of_itself and self.matched.whole.ranks[place].has_gpu_work else None
 
-    def _late_arrivals(self, whole: TraceSet) -> Table:
-        """Late arrivals to the collectives of this job, explained by whole traces."""
+    def _late_arrivals(self, whole: TraceSet, shown: MatchedCollectives) -> Table:
+        """Late arrivals to some collectives of this job, of clocks that can be compared, explained by whole traces."""
         whole = self._held if self._is_small and self._held is not None else whole
-        everything = self.matched.whole
-        if everything is self.matched:
-            return late_arrivals(self.figures, whole)
-        return late_arrivals(Figures(everything, self.figures.architecture), whole, shown=self.matched)
+        everything = self.matched.whole.comparable
+        if everything is shown:
+            figures = self.figures if shown is self.matched else Figures(shown, self.figures.architecture)
+            return late_arrivals(figures, whole)
+        return late_arrivals(Figures(everything, self.figures.architecture), whole, shown=shown)
 
     @cached_property
     def _makers(self) -> Mapping[str, Callable[[], Table]]:
@@ -154,10 +166,11 @@ class Job:
             why = {
                 "culprits": lambda: culprits_table(self.lateness, self.matched),
                 "late_ranks": lambda: late_ranks(self.table("late_arrivals"), self.figures),
-                "late_arrivals": lambda: self._late_arrivals(whole),
+                "late_arrivals": lambda: self._late_arrivals(whole, self.matched),
                 "slowdown": lambda: (
                     SLOWDOWN.empty(
-                        "Slowdown against even work", ["no GPU work of all ranks, or nothing that they share"]
+                        "Slowdown against even work",
+                        ["no GPU work of all ranks, nothing that they share, or clocks that cannot be compared"],
                     )
                     if self.slowdown is None
                     else self.slowdown.table()

@@ -36,7 +36,8 @@ RANK_LINKS = TableSchema(
         "count": Column.count("collectives", heading="count"),
         "message": Column.text("the size of the message for people", heading="message"),
         "latency_us": Column(
-            "median of the shortest duration on any rank: communication without waiting",
+            "median of the shortest duration on any rank, each scaled to the message of this row: communication "
+            "without waiting",
             "us",
             Role.spread,
             heading="latency us",

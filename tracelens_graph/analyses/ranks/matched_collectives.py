@@ -9,14 +9,15 @@ not be so.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from tracelens_graph.analyses.ranks.clocks import Clocks, clocks_by_ends
+from tracelens_graph.analyses.ranks.clocks import Clocks, Way, clocks_by_ends, with_transfers
 from tracelens_graph.analyses.ranks.matching import SAME_END_NS, matched
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT, Parts, PartsByCollective
 from tracelens_graph.analyses.ranks.rank_collectives import Nodes, RankCollectives
@@ -108,9 +109,12 @@ class MatchedCollectives(PartsByCollective):
         clock_of = self._host_of.copy()
         for host in range(int(clock_of.max(initial=-1)) + 1):
             ranks = np.flatnonzero(self._host_of == host)
+            ranks = ranks[np.isfinite(self.estimated.error_ns[ranks])]
+            if not len(ranks):
+                continue
             apart = self.estimated.offset_ns[ranks] - np.median(self.estimated.offset_ns[ranks])
-            odd = np.isfinite(self.estimated.error_ns[ranks]) & (np.abs(apart) > SAME_END_NS)
-            clock_of[ranks[odd]] = len(ranks) + clock_of.max() + 1 + np.arange(int(odd.sum()))
+            odd = np.abs(apart) > SAME_END_NS
+            clock_of[ranks[odd]] = clock_of.max() + 1 + np.arange(int(odd.sum()))
         return np.unique(clock_of, return_inverse=True)[1]
 
     @cached_property
@@ -128,8 +132,55 @@ class MatchedCollectives(PartsByCollective):
         if self.whole is not self:
             return self.whole.clocks
         if np.array_equal(self._clock_of, np.arange(len(self.ranks))):
-            return self.estimated.beyond_doubt()
-        return clocks_by_ends(self.parts, self._matched, self._clock_of).beyond_doubt()
+            found = self.estimated
+        else:
+            found = clocks_by_ends(self.parts, self._matched, self._clock_of)
+        if not np.isfinite(found.error_ns).all() and None not in self.hosts:
+            found = with_transfers(found, self._ways)
+        return found.beyond_doubt()
+
+    @cached_property
+    def _ways(self) -> list[Way]:
+        """What transfers between clocks show of these."""
+        parts, clock = self.parts, self._clock_of[self.parts.trace]
+        rows = np.flatnonzero(parts.is_transfer & (self._matched >= 0))
+        rows = rows[np.argsort(self._matched[rows], kind="stable")]
+        first = np.flatnonzero(self._matched[rows][1:] == self._matched[rows][:-1])
+        of: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+        for one, other in zip(rows[first].tolist(), rows[first + 1].tolist(), strict=True):
+            if clock[one] == clock[other]:
+                continue
+            ends = (parts.form_of(one).source_rank, self.ranks[parts.trace[one]].rank)
+            send, receive = (one, other) if ends[0] == ends[1] else (other, one)
+            takes = min(int(parts.end_ns[part] - parts.start_ns[part]) for part in (send, receive))
+            way = int(clock[send]), int(clock[receive])
+            of[way].append((int(parts.end_ns[receive] - parts.start_ns[send]), takes))
+        return [Way(*way, *(min(times) for times in zip(*seen, strict=True))) for way, seen in of.items()]
+
+    @cached_property
+    def _together_clock(self) -> np.ndarray:
+        """For each rank a number, equal for those whose clocks can be compared: known ones, or one of their own."""
+        if self.whole is not self:
+            return self.whole._together_clock
+        if not self._unknown_clocks:
+            return np.zeros(len(self.ranks), np.int64)
+        return np.where(np.isfinite(self.clocks.error_ns[self._clock_of]), 0, 1 + self._clock_of)
+
+    @cached_property
+    def comparable(self) -> MatchedCollectives:
+        """The same, with only those ranks of a collective together whose clocks can be compared."""
+        if not self.unknown_clocks:
+            return self
+        clock = self._together_clock[self.trace]
+        pairs = np.stack([self.number, clock])
+        _, number, count = np.unique(pairs, axis=1, return_inverse=True, return_counts=True)
+        number = np.where((self.number >= 0) & (count[number.reshape(-1)] > 1), number.reshape(-1), -1)
+        numbers, place = np.unique(number[number >= 0], return_inverse=True)
+        number[number >= 0] = _by_time(numbers, place, self.start_ns[number >= 0])
+        made = copy(self)
+        own = ("ranks", "parts", "is_corrected", "nodes", "hosts", "_windows", "start_ns", "end_ns", "trace")
+        made.__dict__ = {name: getattr(self, name) for name in own} | {"whole": self.whole, "number": number}
+        return made
 
     def clock_ns(self, rank: int, times_ns: np.ndarray) -> np.ndarray:
         """Times on the clock of a rank's trace, put on the common clock.
@@ -186,10 +237,15 @@ class MatchedCollectives(PartsByCollective):
         pair = _split(self._matched, end, self.parts.is_barrier & ~self.parts.is_recorded)
         number = pair.copy()
         reason = np.zeros(len(number), np.int64)
-        apart = ~_together(pair, start, end) & ~self._may_leave_early(pair)
+        # Times of clocks that cannot be compared contradict no recorded numbers.
+        clock = np.where(self.parts.sequence >= 0, self._together_clock[self.trace], 0)
+        within = np.unique(np.stack([pair, clock]), axis=1, return_inverse=True)[1].reshape(-1)
+        apart = np.zeros(int(pair.max(initial=-1)) + 1, bool)
+        np.logical_or.at(apart, pair, ~_together(within, start, end)[within])
+        apart &= ~self._may_leave_early(pair)
         if apart.any():
             # Of a collective that does not hold together, what ends with most of it is kept.
-            odd = apart[pair] & (np.abs(end - _medians(pair, end)[pair]) > SAME_END_NS)
+            odd = apart[pair] & (np.abs(end - _medians(within, end)[within]) > SAME_END_NS)
             held = np.where(odd, -1, pair)
             count = int(pair.max(initial=-1)) + 1
             left = np.bincount(held[held >= 0], minlength=count)
@@ -315,8 +371,12 @@ class MatchedCollectives(PartsByCollective):
     @property
     def unknown_clocks(self) -> int:
         """Number of clocks that share too few collectives with the others to be known; 0 for ranks of one host."""
+        return self._unknown_clocks if len(self) else 0
+
+    @property
+    def _unknown_clocks(self) -> int:
         is_one_host = len({*self.hosts} - {None}) < 2
-        return 0 if is_one_host or not len(self) else int((~np.isfinite(self.clocks.error_ns)).sum())
+        return 0 if is_one_host else int((~np.isfinite(self.clocks.error_ns)).sum())
 
     def _notes_on_clocks(self) -> list[str]:
         ranks = self.ranks
@@ -341,17 +401,18 @@ class MatchedCollectives(PartsByCollective):
         done = "corrected" if self.is_corrected else "not corrected"
         most = int(np.abs(self.clocks.offset_ns).max(initial=0))
         notes = []
-        unknown = None in self.hosts
-        where = "ranks, whose hosts are not known," if unknown else "hosts"
+        of_ranks = None in self.hosts
+        where = f"clocks of {hosts:,} ranks, whose hosts are not known," if of_ranks else f"clocks of {hosts:,} hosts"
+        if not of_ranks and hosts > (real := len({*self.hosts})):  # those of some ranks of a host plainly differ
+            where = f"{hosts:,} clocks of {real:,} host{'s' * (real > 1)}"
         if most >= _SAME_CLOCK_NS:
-            notes.append(
-                f"clocks of {hosts:,} {where} differ by up to {most / 1e3:,.1f} us by the ends of collectives: {done}"
-            )
+            notes.append(f"{where} differ by up to {most / 1e3:,.1f} us by the ends of collectives: {done}")
         elif unknown_ranks < hosts - 1:
-            notes.append(f"clocks of {hosts:,} {where} agree as far as the ends of collectives tell")
+            notes.append(f"{where} agree as far as the ends of collectives tell")
         if unknown:
-            notes.append(f"the clocks of {unknown:,} hosts are unknown: they share too few collectives")
-        if unknown and not most and unknown_ranks:
+            of = f"the clocks of {unknown:,} hosts are" if unknown > 1 else "the clock of 1 host is"
+            notes.append(f"{of} unknown: they share too few collectives")
+        if of_ranks and not most and unknown_ranks:
             notes.append("nothing shows how far apart the clocks of ranks are: they are taken as they are")
         return notes
 

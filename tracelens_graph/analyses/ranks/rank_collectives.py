@@ -281,6 +281,11 @@ def _steps(w: Window, held: Sequence[Collective]) -> tuple[tuple[Step, ...], tup
     place = np.full(len(c) + 1, -1)
     place[rows] = np.arange(len(rows))
     of_held = place[core.gpu_step[[one.rows[0] for one in held]]] if held else place[:0]
+    # Threads of a backend are in no step of their own: what counts is the time on the host.
+    by_host = np.argsort(c.start_ns[rows], kind="stable")
+    begun = np.searchsorted(c.start_ns[rows][by_host], [one.start_ns for one in held], "right") - 1
+    is_host = np.array([one.on_host for one in held], bool) & (of_held < 0) & (begun >= 0)
+    of_held = np.where(is_host, by_host[begun], of_held)
     return tuple(Step(step_number(core.names[name]), *times) for name, *times in steps), tuple(of_held.tolist())
 
 

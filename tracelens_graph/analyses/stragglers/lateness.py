@@ -74,6 +74,7 @@ LEAST_COLLECTIVES = 5
 
 
 _NO_FAULT = (*(word for word in UNNAMED if word != UNKNOWN), OTHERS, LINK)
+_OF_ITSELF = tuple(word for word in REASONS if word not in (*UNNAMED, OTHERS, LINK))
 _KNOWN = tuple(word for word in REASONS if word not in (*UNNAMED, OTHERS))
 
 
@@ -154,8 +155,8 @@ def lateness(
 
     Args:
         figures: what each collective cost.
-        arrivals: rows of `late_arrivals` of these collectives; None where no reasons are known. Then the ranks that
-            came last with most delay are late, unless most ranks do.
+        arrivals: rows of `late_arrivals` of these collectives, as far as clocks can be compared; None where no reasons
+            are known. Then the ranks that came last with most delay are late, unless most ranks do.
         by_links_ns: how much later each part of a collective began for slow links, which is no fault of its rank.
 
     Returns:
@@ -168,15 +169,23 @@ def lateness(
     if not len(m):
         doubtful = [why for _, why in m.unmatched if why != ALONE]
         return Lateness((), None, (f"no rank is proven late: {'; '.join(m.notes)}", *files)) if doubtful else None
+    there = f"ranks are missing in {m.lacking:,} of {len(m):,} collectives, which are judged by those there"
+    missing = [there] if m.lacking else []
     if unknown := m.unknown_clocks:
-        why = f"no rank is proven late: how far the clocks of {unknown:,} hosts are apart is not known"
-        return Lateness((), None, (why, *files))
+        apart = f"how far the clocks of {unknown:,} hosts are apart is not known"
+        if unknown == 1:
+            apart = "how far the clock of a host is from those of others is not known"
+        figures, m = Figures(m.comparable, figures.architecture), m.comparable
+        missing = [f"{apart}: only ranks of one clock are compared"]
+        # What ranks of other hosts made a rank wait for shows as a slow transfer, or not at all.
+        arrivals = None if arrivals is None else [row for row in arrivals if row["reason"] in _OF_ITSELF]
+        if not len(m):
+            return Lateness((), None, (f"no rank is proven late: {apart}", *files))
     delay_ns = np.zeros(len(m.parts), np.int64) if by_links_ns is None else by_links_ns
     held_up = held_up_by(m, later_by(m, m.start_ns - delay_ns))
     found = _without_reasons(figures, held_up) if arrivals is None else _with_reasons(figures, arrivals, delay_ns)
     culprits = tuple(sorted(_grouped(figures, found), key=lambda one: -one.late_ns))
-    there = f"ranks are missing in {m.lacking:,} of {len(m):,} collectives, which are judged by those there"
-    notes = [*([there] if m.lacking else []), *files, *_before(figures, arrivals or ())]
+    notes = [*missing, *files, *_before(figures, arrivals or ())]
     if not culprits:
         return Lateness((), None, (_nobody(figures, held_up), *notes))
     worst = max(culprits[0].places, key=lambda place: sum(one.ns for one in found if one.place == place))

@@ -46,7 +46,8 @@ SLOWDOWN = TableSchema(
         "dp_rank": Column("data-parallel rank: number of the pipeline", heading="dp rank"),
         "slowdown": Column(
             "length of the job over that of the ideal one, where all operations of a type take the same; except for "
-            "the job, only the operations of this row keep the times that they took",
+            "the job, only the operations of this row keep the times that they took; a worker of a pipeline has the "
+            "lower one of its stage and its dp rank",
             heading="slowdown",
             drop_priority=0,
             figure="slowdown",
@@ -198,8 +199,13 @@ class Slowdown:
         least = max(WORTH_A_REASON, 0.5 * float(self.workers.max() - 1))
         return [at for at in order.tolist() if self.workers[at] - 1 >= least]
 
-    def line(self) -> str:
-        """S, and which workers account for it, in a sentence."""
+    def line(self, lacking: bool = False) -> str:
+        """S, and which workers account for it, in a sentence; with a caveat where ranks are missing."""
+        found = self._line()
+        is_slow = lacking and self.job >= 1 + WORTH_A_REASON
+        return f"{found}; waiting for ranks that are missing counts as transfers" if is_slow else found
+
+    def _line(self) -> str:
         text = f"slowdown: {self.job:.2f} times the ideal job, in which ranks have even work"
         found = self.culprits()
         if self.job < 1 + WORTH_A_REASON or not found:
@@ -266,6 +272,10 @@ class Slowdown:
             for name, (share, whom) in of.items()
             if share is not None
         ]
+
+    def tables(self) -> list[Table]:
+        """All tables."""
+        return [self.table(), self.heat_map()]
 
     def heat_map(self) -> Table:
         """The slowdown of each worker: a row per pipeline stage, a column per data-parallel rank."""
