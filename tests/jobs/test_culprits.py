@@ -138,3 +138,27 @@ def test_collectives_on_the_host_are_of_steps_beside_kernels(tmp_path: Path) -> 
 )
 def test_a_repair_saves_what_a_replay_says(name: str, saves: str, tmp_path: Path) -> None:
     assert f"saves {saves}\n" in ranks(write(PLANTED[name].job, tmp_path))
+
+
+SHAPES = {
+    "ddp": {},
+    "fsdp": {"style": "fsdp"},
+    "moe": {"style": "moe"},
+    "tensor": {"tensor": 4},
+    "pipeline": {"pipeline": 4},
+}
+
+
+@pytest.mark.parametrize("jitter", [0.1, 0.2, 0.3])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_jitter_makes_nobody_late(shape: str, jitter: float, tmp_path: Path) -> None:
+    screen = ranks(write(Job(ranks=16, jitter=jitter, seed=1, **SHAPES[shape]), tmp_path))
+    assert not [line for line in screen.splitlines() if line.startswith("late: ")], screen
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_slow_rank_is_named_through_jitter(shape: str, tmp_path: Path) -> None:
+    slow = (Cause("slower_kernels", (6,), factor=1.5),)
+    screen = ranks(write(Job(ranks=16, jitter=0.1, seed=1, causes=slow, **SHAPES[shape]), tmp_path))
+    late = [line.partition(", by ")[0] for line in screen.splitlines() if line.startswith("late: ")]
+    assert named_in("; ".join(late)) == {6}, screen

@@ -33,7 +33,15 @@ from tracelens_graph.analyses.diagnosis.finding import brief
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
 from tracelens_graph.analyses.stragglers.rank_work import HostLabels, pipelines
-from tracelens_graph.analyses.stragglers.reasons import EXPLAINED_PERCENT, LARGER, MORE, OF_STATE, SLOWER, around
+from tracelens_graph.analyses.stragglers.reasons import (
+    EXPLAINED_PERCENT,
+    LARGER,
+    MORE,
+    OF_STATE,
+    SLOWER,
+    around,
+    most_by_chance,
+)
 from tracelens_graph.analyses.stragglers.slowdown import LINK, Work
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collectives import collectives_of
@@ -406,5 +414,11 @@ class Origins:
         key = max(sums, key=lambda one: sums[one])
         if sums[key] < EXPLAINED_PERCENT / 100 * late_ns:
             return None
-        word, what = _explained(causes, self._excess, np.array(passed[key]), key[0], work.kinds[key[1]])
+        on_way = np.array(passed[key])
+        word, what = _explained(causes, self._excess, on_way, key[0], work.kinds[key[1]])
+        if word == SLOWER:
+            ends = causes.after[on_way]
+            code = causes.core(key[0]).columns.name[causes.row[ends]]
+            if sums[key] < most_by_chance(work.recorded[on_way], work.ideal[on_way], code):
+                return None
         return Origin(key[0], word, what) if word else None

@@ -336,7 +336,10 @@ def _grouped(figures: Figures, found: Sequence[_Late]) -> Iterable[Culprit]:
         causes[one.reason, max(mostly, key=lambda what: mostly[what])].append(one)
     span = _mean_span_ns(figures)
     steps = sorted({step for step in figures.step if step is not None})
-    for (reason, what), late in causes.items():
+    for (reason, what), lates in causes.items():
+        late = _more_than_usual(lates, len(figures.matched.ranks)) if reason in GPU_REASONS else lates
+        if not late:
+            continue
         totals: dict[int, int] = defaultdict(int)
         of_step: dict[int | None, dict[int, int]] = defaultdict(lambda: defaultdict(int))
         for one in late:
@@ -359,6 +362,15 @@ def _grouped(figures: Figures, found: Sequence[_Late]) -> Iterable[Culprit]:
             tuple(places), _called(figures, places, moves), tuple(struck), _when(struck, steps), moves, reason,
             worst.what, cost, percent(cost, span), round(cost / max(len(struck), 1)),
         )  # fmt: skip
+
+
+def _more_than_usual(late: Sequence[_Late], ranks: int) -> list[_Late]:
+    """The lateness of ranks that are much later than the median rank: durations vary by chance, on all ranks."""
+    totals = [0] * ranks
+    for one in late:
+        totals[one.place] += one.ns
+    usual = sorted(totals)[(ranks - 1) // 2]
+    return [one for one in late if totals[one.place] > NOISE * usual]
 
 
 def _called(figures: Figures, places: Sequence[int], moves: bool) -> str:

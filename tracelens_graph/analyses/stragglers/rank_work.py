@@ -22,7 +22,7 @@ from tracelens_graph.graph.intervals import Intervals, merge, sum_by_group
 from tracelens_graph.graph.traversals import host_rows
 from tracelens_graph.graph.window import whole_window
 from tracelens_graph.schema import Kind
-from tracelens_graph.utils.arrays import Codes, Mask
+from tracelens_graph.utils.arrays import Codes, Mask, Ns
 
 UNRECORDED = STATES
 """State in which no thread that launches GPU work has a call, or all wait for others."""
@@ -179,6 +179,11 @@ class Kernels:
             self._core.names[code]: Kernel(*figures)
             for code, *figures in zip(codes.tolist(), count.tolist(), ns.tolist(), longest.tolist(), strict=True)
         }
+
+    def durations(self, start_ns: int, end_ns: int) -> dict[str, Ns]:
+        """How long each work took that was launched within a span, by name, as launched."""
+        c, rows = self._core.columns, self._rows_within(start_ns, end_ns)
+        return {self._core.names[code]: c.dur_ns[rows[at]] for code, at in positions_by(c.name[rows])}
 
     def inputs(self, name: str, start_ns: int, end_ns: int) -> set[str]:
         """Sizes of the inputs of the ops that own the work of one name within a span."""

@@ -26,6 +26,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import ancestors
 from tracelens_graph.graph.user_code import user_lines
 from tracelens_graph.schema import Kind
+from tracelens_graph.utils.arrays import Codes, Ns
 
 EVEN_NS = 20_000
 """Ranks differ by this much without a reason worth a name."""
@@ -170,6 +171,25 @@ def _earlier(arrivals: Arrivals, late: Late, new: int) -> Reason:
     return Reason(EARLIER, new)
 
 
+def most_by_chance(ns: Ns, other_ns: Ns, name: Codes) -> float:
+    """By how much a sum of durations is larger by chance at most: three standard deviations of the differences, ns.
+
+    These are robust, of the differences relative to both, about the median of those of a name. 0 of too few.
+
+    Args:
+        ns, other_ns: durations of the same work on two ranks.
+        name: what it is called.
+    """
+    place, names = np.unique(name, return_inverse=True)[1], len(np.unique(name))
+    mean = (ns + other_ns) / 2
+    if len(ns) < names + 3 or not mean.all():
+        return 0.0
+    relative = (ns - other_ns) / mean
+    middle = np.array([np.median(relative[place == one]) for one in range(names)])
+    spread = 1.48 * float(np.median(np.abs(relative - middle[place]))) * (len(ns) / (len(ns) - names)) ** 0.5
+    return 3 * spread * float((mean**2).sum()) ** 0.5
+
+
 def _is_enough(ns: float, other_ns: float, new: int) -> bool | None:
     """Whether a difference explains new lateness; None where it would, but is no more than jitter."""
     if ns < EXPLAINED_PERCENT / 100 * new:
@@ -240,6 +260,8 @@ def _gpu(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
     total, total_other = (sum(one.ns for one in side.values()) for side in (mine, others))
     word, by = max(((SLOWER, slower), (MORE, extra)), key=lambda one: sum(one[1].values()))
     is_enough = _is_enough(sum(by.values()), total_other, new)
+    if word == SLOWER and is_enough and sum(by.values()) < _most_by_chance(late):
+        is_enough = None
     if not mine or not is_enough:
         return Reason(EVEN, new) if is_enough is None else None
     name = max(mine, key=lambda one: by[one])
@@ -252,6 +274,17 @@ def _gpu(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
         sizes = [side.rank.kernels.inputs(name, *side.host_ns) for side in (late.blamed, late.median)]
         word = LARGER if sizes[0] != sizes[1] else SLOWER
     return Reason(word, new, brief(name) + around(late.blamed.rank.core, one.row), evidence, one.row)
+
+
+def _most_by_chance(late: Late) -> float:
+    """By how much the kernels of a stretch that both ranks ran take longer on the late one by chance at most."""
+    mine, others = (side.rank.kernels.durations(*side.host_ns) for side in (late.blamed, late.median))
+    both = [(name, min(len(mine[name]), len(others[name]))) for name in mine if name in others]
+    if not both:
+        return 0.0
+    code = np.repeat(np.arange(len(both)), [count for _, count in both])
+    ns, other_ns = (np.concatenate([side[name][:count] for name, count in both]) for side in (mine, others))
+    return most_by_chance(ns, other_ns, code)
 
 
 def _communication(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
