@@ -368,6 +368,11 @@ class _Changes:
         causes = self._causes
         called = [rank] if isinstance(rank, int | str) else rank
         places = list(dict.fromkeys(place for one in called for place in self._ranks(one)))
+        if causes.matched is not None and 2 * len(np.unique(causes.collective)) < len(causes.matched):
+            raise AnalysisError(
+                "what_if: repair: most collectives ran on the host, where waiting counts as host time, so what "
+                "a repair saves is not known"
+            )
         stage = pipelines(causes.matched)[1].tolist() if causes.matched is not None else ()
         repairs = [repaired(causes, place, places, stage) for place in places]
         if not any(one.is_compared for one in repairs):
