@@ -186,7 +186,7 @@ def _followed(arrivals: Arrivals, reason: Reason, origin: Origin | None, ordinal
 
 
 LATE_BESIDE_PERCENT = 25.0
-"""Who comes before the last rank is late, too, if it comes this share as late."""
+"""Who comes before the last rank is late, too, if it comes this share as late, and after half of the ranks."""
 
 
 def _late_parts(figures: Figures, numbers: Container[int] | None) -> list[tuple[int, int]]:
@@ -197,7 +197,8 @@ def _late_parts(figures: Figures, numbers: Container[int] | None) -> list[tuple[
     number = m.number[part]
     is_last = part == m.last_part[number]
     least = np.maximum(np.maximum(EVEN_NS, LATE_BESIDE_PERCENT / 100 * of_last), chance_ns(figures))
-    chosen = np.flatnonzero(np.where(is_last, last[number] >= 0, later >= least[number]))
+    behind_half = np.arange(len(part)) - m.first[number] >= m.count[number] // 2
+    chosen = np.flatnonzero(np.where(is_last, last[number] >= 0, behind_half & (later >= least[number])))
     chosen = chosen[np.lexsort((number[chosen], -later[chosen]))]
     found = zip(part[chosen].tolist(), later[chosen].tolist(), strict=True)
     return [one for one in found if numbers is None or int(m.number[one[0]]) in numbers]
