@@ -90,6 +90,16 @@ def test_a_rank_that_was_late_before_its_recording_is_not_to_be_repaired(run: Ru
     assert out.startswith("With rank 7 as its median peer, the recording takes 13.110 instead of 13.125 ms ")
 
 
+@needs_corpus
+def test_ranks_that_are_late_together_are_repaired_together(run: Run) -> None:
+    assert CORPUS
+    _, out, _ = run("ranks", CORPUS / "dlrm-8-ranks" / "kineto", env=WIDE)
+    assert "repair of ranks 4 and 5 saves 789 us" in out
+    both = next(words for words in asked_next(out) if "--what-if" in words)
+    assert both[-1] == "repair=4,5"
+    assert "(saves 0.789 ms," in run(*both, env=WIDE)[1]
+
+
 def test_the_tables_of_a_path_are_written(run: Run, job: Path, tmp_path: Path) -> None:
     names = ("tables", "path.json", "path.md", "path.xlsx")
     folder, document, page, book = (tmp_path / name for name in names)

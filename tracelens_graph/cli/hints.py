@@ -324,9 +324,10 @@ class Asked:
         return [*more, self.cut(table["collective"][0], table["key"][0])]
 
     def _repair(self, job: Job) -> list[str]:
-        if (late := job.repairable) is None:
+        if not (late := [called(job.matched.ranks, place) for place in job.repairable]):
             return []
-        return [self.next("--what-if", f"repair={called(job.matched.ranks, late)}")]
+        numbers = len(late) == 1 or all(map(str.isdecimal, late))
+        return [self.next("--what-if", f"repair={','.join(late if numbers else late[:1])}")]
 
 
 def called(ranks: Sequence[Ranked], place: int) -> str:

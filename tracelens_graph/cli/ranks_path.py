@@ -33,6 +33,7 @@ TABLES = (
 _ROWS_FOR_PEOPLE = 20
 _FEW_FILES = 8
 _NUMBER = re.compile(r"[0-9]+\.?[0-9]*|\.[0-9]+")
+_NUMBERS = re.compile(r"[0-9]+(?:,[0-9]+)+")
 _CHANGE = re.compile(r"(?P<what>.+)=(?P<value>[0-9.]+)")
 
 
@@ -47,6 +48,8 @@ def changes_of(texts: Sequence[str]) -> list[dict[str, Any]]:
 
 def _change(text: str) -> dict[str, Any]:
     edit, _, given = text.partition("=")
+    if edit == "repair" and _NUMBERS.fullmatch(given):
+        return {edit: [int(one) for one in given.split(",")]}
     if edit in ("repair", "remove", "overlap") and given:
         return {edit: given}
     if edit in ("scale", "bandwidth"):

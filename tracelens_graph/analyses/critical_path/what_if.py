@@ -386,7 +386,7 @@ class _Changes:
         self.words.append(
             f"rank {rank_of(causes, places[0])} as its median peer"
             if one
-            else f"{', '.join(map(str, called))} as its median peers"
+            else f"{', '.join(f'rank {one}' if isinstance(one, int) else one for one in called)} as their median peers"
         )
         self.notes += [note for repair in self._repairs for note in repair.notes]
 

@@ -140,17 +140,19 @@ class Job:
         return self.slowdown.line(lacking=self.matched.whole.lacking > 0)
 
     @property
-    def repairable(self) -> int | None:
-        """Place of the late rank, where something that it did itself on host or GPU made it late; else None.
+    def repairable(self) -> tuple[int, ...]:
+        """Places of the most expensive culprit, where something that the latest did itself made it late; else none.
 
         That is what `what_if(..., repair=...)` takes away.
         """
         if self._whole is None or self.lateness is None or self.lateness.late is None:
-            return None
+            return ()
         rows = self.table("late_ranks").records()
         place = next(at for at, one in enumerate(self._whole) if one.name == self.lateness.late)
         of_itself = any(row["trace"] == self.lateness.late and row["reason"] not in (*UNNAMED, OTHERS) for row in rows)
-        return place if of_itself and self.matched.whole.ranks[place].has_gpu_work else None
+        if not of_itself or not self.matched.whole.ranks[place].has_gpu_work:
+            return ()
+        return next((one.places for one in self.lateness.culprits if place in one.places), (place,))
 
     def _late_arrivals(self, whole: TraceSet, shown: MatchedCollectives) -> Table:
         """Late arrivals to some collectives of this job, of clocks that can be compared, explained by whole traces."""
