@@ -32,6 +32,7 @@ UserWarning
 Exception                         to leave a computation; whoever began it knows what to do
 ├── CannotModel                   a performance model does not apply to a call, and why
 ├── DamagedBytesError             bytes are not as any writer leaves them
+├── KilledProcessError            a process was killed while it worked on something
 ├── NotAValueError                a text stands for no value (also a ValueError)
 └── NoShortProgramError           a plan has no short program
 
@@ -192,6 +193,10 @@ class CannotModel(Exception):  # noqa: N818  (no error: a model says that it doe
 
 class DamagedBytesError(Exception):
     """Bytes cannot be those that were written; who walks through them knows what is lost."""
+
+
+class KilledProcessError(Exception):
+    """A process was killed; `args[0]` is the list of what was worked on, or waited for it, then."""
 
 
 class NotAValueError(ValueError):

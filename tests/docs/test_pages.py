@@ -28,6 +28,7 @@ from tracelens_graph.registry import HOMES, REPORT, schemas
 from tracelens_graph.simulate import PROBLEMS, write
 from tracelens_graph.simulate import simulate as simulated
 from tracelens_graph.simulate.__main__ import main as simulate
+from tracelens_graph.simulate.serving import simulate as simulate_server
 from tracelens_graph.tables.table import Table
 
 GENERATED = {"reference.md", "cli.md", "tables.md", "parity.md"}
@@ -206,7 +207,15 @@ def linked(trace: Path) -> tlg.TraceGraph:
     return tlg.load(trace, et=execution_trace(trace))
 
 
-MAY_BE_EMPTY = ("diff_within", "late_ranks", "late_arrivals", "unmatched_collectives", "critical_path_ties", "programs")
+MAY_BE_EMPTY = (
+    "culprits",
+    "diff_within",
+    "late_ranks",
+    "late_arrivals",
+    "unmatched_collectives",
+    "critical_path_ties",
+    "programs",
+)
 """Tables without rows where all ranks are alike; and of JAX alone."""
 WITH_TORCH = {"replay_verify"}
 """Tables whose commands need PyTorch."""
@@ -248,6 +257,8 @@ def test_call_gives_a_table_with_columns_of_the_page(
     *statements, call = CALLS[name].split("; ")
     known = {"tlg": tlg, "g": graph, "ranks": RANKS, "linked": linked, "profile": tlg.load(profile(*MIXED))}
     known |= {"programs": replayed["PROGRAMS"], "a": replayed["A.json"], "b": replayed["B.json"]}
+    if name == "diff_phases":
+        known["g"] = tlg.load(simulate_server(steps=10, layers=1).ranks[0].trace)
     exec("\n".join([*statements, f"table = {call}"]), known)
     table = known["table"]
     assert isinstance(table, Table)

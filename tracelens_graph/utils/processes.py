@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from tracelens_graph.errors import EndedBySignal, TraceError, TraceLensGraphError
+from tracelens_graph.errors import EndedBySignal, KilledProcessError, TraceError, TraceLensGraphError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
@@ -59,20 +59,12 @@ def map_in_processes(
                 for found in results:
                     done += 1
                     yield found
-        except _KilledError as killed:
+        except KilledProcessError as killed:
             if killed_at == done:
-                what = f"the process that worked on {'it' if len(killed.items) == 1 else 'one of them'}"
-                named = ", ".join(map(name, killed.items))
+                what = f"the process that worked on {'it' if len(killed.args[0]) == 1 else 'one of them'}"
+                named = ", ".join(map(name, killed.args[0]))
                 raise TraceError(f"{named}: {what} was killed, or ran out of memory") from None
             killed_at = done
-
-
-class _KilledError(Exception):
-    """A process was killed while some items were worked on."""
-
-    def __init__(self, items: Sequence[Any]) -> None:
-        super().__init__()
-        self.items = items
 
 
 def _mapped(
@@ -106,7 +98,7 @@ def _mapped(
                 raise found.error
             yield found
     except BrokenProcessPool:
-        raise _KilledError([item for item, future in work if not future.done() or future.exception()]) from None
+        raise KilledProcessError([item for item, future in work if not future.done() or future.exception()]) from None
     finally:
         for child in set(active_children()) - others:
             child.terminate()

@@ -36,13 +36,14 @@ from tracelens_graph.analyses.stragglers.rank_work import HostLabels, pipelines
 from tracelens_graph.analyses.stragglers.reasons import (
     EXPLAINED_PERCENT,
     LARGER,
+    LINK,
     MORE,
     OF_STATE,
     SLOWER,
     around,
     most_by_chance,
 )
-from tracelens_graph.analyses.stragglers.slowdown import LINK, Work
+from tracelens_graph.analyses.stragglers.work import Work
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.trace_set import TraceSet

@@ -20,8 +20,7 @@ from tracelens_graph.analyses.ranks.figures import Figures, held_up_by, later_by
 from tracelens_graph.analyses.ranks.matched_collectives import ALONE, MatchedCollectives
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
 from tracelens_graph.analyses.stragglers.rank_work import pipelines
-from tracelens_graph.analyses.stragglers.reasons import EARLIER, GPU_REASONS, OTHERS, REASONS, UNKNOWN, UNNAMED
-from tracelens_graph.analyses.stragglers.slowdown import LINK
+from tracelens_graph.analyses.stragglers.reasons import EARLIER, GPU_REASONS, LINK, OTHERS, REASONS, UNKNOWN, UNNAMED
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.trace_set import rank_number, rank_titles
 from tracelens_graph.tables.column import Column, Role

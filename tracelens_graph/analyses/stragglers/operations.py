@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from tracelens_graph.analyses.stragglers.slowdown import Work
+from tracelens_graph.analyses.stragglers.work import Work
 from tracelens_graph.errors import MissingExtraError, TraceError
 from tracelens_graph.graph.arrays import distinct, positions_by
 from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows

@@ -20,7 +20,6 @@ from tracelens_graph.analyses.idle.host_states import (
 from tracelens_graph.analyses.stragglers.chains import Share
 from tracelens_graph.analyses.stragglers.rank_work import UNRECORDED, Kernel, Label, Spent
 from tracelens_graph.analyses.stragglers.segments import Arrivals, Late
-from tracelens_graph.analyses.stragglers.slowdown import LINK
 from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import ancestors
@@ -45,6 +44,7 @@ that transfers join, where at least the second share of the kernels of either is
 
 EARLIER, EVEN, UNKNOWN, OWN = "earlier", "even", "unknown", "own_work"
 SLOWER, LARGER, MORE, OTHERS = "slower_kernels", "other_inputs", "more_gpu_work", "other_collective"
+LINK = "slow_transfers"
 
 GPU_REASONS = (SLOWER, LARGER, MORE)
 """Reasons that lie on the GPU."""

@@ -9,7 +9,7 @@ times that they took, over that of the ideal job. A worker has the lower one of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,19 +19,19 @@ import numpy as np
 
 from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.critical_path import causes_of
-from tracelens_graph.analyses.critical_path.rerun import forward
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.stragglers.job_work import work_of_job
+from tracelens_graph.analyses.stragglers.operations import work_of_parquet
+from tracelens_graph.analyses.stragglers.reasons import LINK
+from tracelens_graph.analyses.stragglers.work import Work
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
-from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
+from tracelens_graph.utils.arrays import Codes, Mask
 
 SLOWEST_SHARE = 0.03
 """Share of the workers that M_W repairs."""
-
-LINK = "slow_transfers"
-"""The reason where transfers take longer than equal ones."""
 
 WORTH_A_REASON = 0.01
 """Excess from which a slowdown is explained."""
@@ -71,57 +71,6 @@ SLOWDOWN = TableSchema(
 
 
 Name = TypeVar("Name", str, int)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Work:
-    """Operations of a job and what each waits for, as points and edges; see `forward`.
-
-    Attributes:
-        before, after: per edge its points.
-        order: points in an order in which every edge leads forward.
-        given: moments of points that no edge leads to, ns.
-        recorded, ideal: per edge how long it took, and takes in the ideal job, ns.
-        kind: per edge the place of its type of operation in `kinds`; -1 for what is no operation.
-        worker: per edge the place of its worker.
-        kinds: names of the types.
-        workers: names of the workers.
-        stage, dp_rank: per worker its pipeline stage and data-parallel rank.
-        ends, step: points that end a step, and the place of that step; a step lasts to the last of its ends.
-        begin_ns: when the steps begin.
-        steps: how many steps lie one behind the other up to those ends.
-        notes: what a reader must know.
-        is_covered: whether most collectives are among the operations; waits for those on the host are host time.
-        explain: the reason and the work with most of the excess of a type of operations of a worker, by their places.
-    """
-
-    before: Rows
-    after: Rows
-    order: Rows
-    given: Ns
-    recorded: Ns
-    ideal: Ns
-    kind: Codes
-    worker: Codes
-    kinds: Sequence[str]
-    workers: Sequence[str]
-    stage: Codes
-    dp_rank: Codes
-    ends: Rows
-    step: Codes
-    begin_ns: int = 0
-    steps: int = 1
-    notes: Sequence[str] = ()
-    is_covered: bool = True
-    explain: Callable[[int, int], tuple[str, str]] | None = None
-
-    def length_ns(self, kept: Mask) -> float:
-        """Mean length of a step in which some edges keep their recorded times, and all others the ideal ones."""
-        weight = np.where(kept | (self.kind < 0), self.recorded, self.ideal)
-        moment = forward(self.before, self.after, weight, self.order, self.given)
-        last = np.full(int(self.step.max()) + 1, self.begin_ns)
-        np.maximum.at(last, self.step, moment[self.ends])
-        return (float(last.mean()) - self.begin_ns) / self.steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,9 +262,6 @@ def slowdown(ranks: Any, matched: MatchedCollectives | None = None) -> Slowdown:
         MissingExtraError: pyarrow is not installed, and the operations are in a parquet file.
         TraceError: a parquet file holds no operations.
     """
-    from tracelens_graph.analyses.stragglers.job_work import work_of_job
-    from tracelens_graph.analyses.stragglers.operations import work_of_parquet
-
     if isinstance(ranks, str | Path):
         return Slowdown(work_of_parquet(str(ranks)))
     causes = ranks if isinstance(ranks, Causes) else causes_of(ranks, matched)
