@@ -251,7 +251,7 @@ def _notes(
             "another stream: they are taken to have waited for it"
         )
     if found.lost:
-        by = f"by up to {found.worst_ns / 1e3:,.1f} us"
+        by = f"by up to {found.worst_ns / 1e3:,.1f} us" if found.worst_ns >= 50 else "by less than 0.1 us"
         notes.append(
             f"{found.lost:,} ends of collectives lie before the last rank had come, {by}: clocks disagree, or "
             "collectives are matched wrongly; the path may run over the wrong rank"
