@@ -21,7 +21,7 @@ from tracelens_graph.cli.app import app
 from tracelens_graph.errors import TraceError
 
 pytest.importorskip("pyarrow")
-PUBLISHED = CORPUS / "external" / "straggler"
+PUBLISHED = CORPUS / "external" / "straggler" if CORPUS else Path()
 
 
 def published(name: str) -> Any:
