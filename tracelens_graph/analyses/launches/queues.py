@@ -160,7 +160,7 @@ def queue_length(g: Core | Window, capacity: int = CAPACITY, points: int = POINT
             change of a queue to its next.
 
     Raises:
-        AnalysisError: `capacity` is less than 1, `points` less than 0.
+        AnalysisError: `capacity` is less than 1, `points` less than 0 or more than a million.
     """
     w = window_of(g)
     found = [one for one in _longest_first(w, capacity) if len(one.course.at)]

@@ -100,7 +100,7 @@ def copy_bandwidth(g: Core | Window, points: int = POINTS) -> Table:
             row from each start or end of a copy of the direction to the next.
 
     Raises:
-        AnalysisError: `points` is less than 0.
+        AnalysisError: `points` is less than 0, or more than a million.
     """
     w = window_of(g)
     found, parts = sorted(bandwidths_of(w), key=lambda one: -one.rate.total), []
