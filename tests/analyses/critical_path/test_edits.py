@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -60,6 +61,34 @@ def test_computation_that_waits_for_no_collective(tmp_path: Path) -> None:
     free = tlg.what_if(ranks, bandwidth={"_allgather_base": 1e6})
     assert overlapped.saved_ns > 0.1 * overlapped.path.length_ns
     assert overlapped.changed_ns == pytest.approx(free.changed_ns, rel=0.1)
+
+
+def test_what_comes_behind_a_collective_on_its_stream_still_waits_for_what_is_before(tmp_path: Path) -> None:
+    """300 us of work, an all-reduce of 50 us and 100 us of work on one stream take 400 us at least."""
+    for rank in (0, 1):
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps(one_stream(rank)))
+    found = tlg.what_if(tlg.load_set(tmp_path), overlap="allreduce")
+    assert (found.path.length_ns, found.changed_ns) == (456_000, 406_000)
+
+
+def one_stream(rank: int) -> dict[str, Any]:
+    """A rank whose all-reduce runs between two kernels on the stream of these."""
+    sizes = {"In msg nelems": 1000, "Out msg nelems": 1000, "dtype": "Float"}
+    group = {"Group size": 2, "Process Group Name": "0", "Process Group Ranks": "[0, 1]", "Seq": 1}
+    kernels = (
+        ("a", 8, 300, {}),
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 308, 50, {"Collective name": "allreduce", **sizes, **group}),
+        ("b", 358, 100, {}),
+    )
+    events = []
+    for at, (name, start, duration, args) in enumerate(kernels, 1):
+        launch = {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 2 * at, "dur": 1}
+        kernel = {"cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": start, "dur": duration}
+        events += [
+            {"ph": "X", **launch, "args": {"correlation": at}},
+            {"ph": "X", **kernel, "args": {"correlation": at, "device": 0, "stream": 7, **args}},
+        ]
+    return {"distributedInfo": {"rank": rank, "world_size": 2}, "traceEvents": events}
 
 
 @pytest.mark.parametrize(

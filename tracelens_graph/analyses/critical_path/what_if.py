@@ -36,14 +36,14 @@ from tracelens_graph.graph.arrays import fitting, positions_by
 from tracelens_graph.graph.collective_kinds import UNKNOWN, kind_of
 from tracelens_graph.graph.collectives import Collective, collectives_of
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.intervals import Intervals, merge
+from tracelens_graph.graph.intervals import length_before, merge
 from tracelens_graph.graph.trace_set import rank_called
 from tracelens_graph.graph.traversals import host_rows
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
-from tracelens_graph.utils.arrays import Mask, Ns
+from tracelens_graph.utils.arrays import Mask
 from tracelens_graph.utils.suggest import hint
 
 WHAT_IF = TableSchema(
@@ -213,6 +213,7 @@ class _Changes:
         self._factor = np.ones(len(self._gap))
         self._fixed = np.zeros(len(self._gap), np.int64)
         self._gone = np.zeros(len(self._gap), np.int64)
+        self._earlier = np.zeros(len(self._gap), np.int64)
         self._repairs: list[Repair] = []
         self._repaired: list[int] = []
         self.words: list[str] = []
@@ -221,7 +222,7 @@ class _Changes:
     @property
     def edges(self) -> np.ndarray:
         """The edges that are changed."""
-        changed = (self._factor != 1) | (self._gone > 0)
+        changed = (self._factor != 1) | (self._gone > 0) | (self._earlier > 0)
         for one in self._repairs:
             changed[one.edge[one.weight["usual"] != self._gap[one.edge]]] = True
         return np.flatnonzero(changed)
@@ -236,7 +237,7 @@ class _Changes:
         weight[scaled] = fixed + np.rint((weight[scaled] - fixed) / self._factor[scaled]).astype(np.int64)
         left = np.maximum(weight - self._gone, 0)
         # What nobody waits for any more is no cause: it lies before all others.
-        return np.where(self._gone >= NO_CAUSE, -NO_CAUSE, np.where(self._gone > 0, left, weight))
+        return np.where(self._gone >= NO_CAUSE, -NO_CAUSE, np.where(self._gone > 0, left, weight)) - self._earlier
 
     def speed_up_collectives(self, factors: Mapping[str, float]) -> None:
         self._speed_up(
@@ -337,27 +338,36 @@ class _Changes:
                     covered = merge(c.start_ns[rows[spans]], c.end_ns[rows[spans]])
                     own = edges[(thread == code) & (self._gone[edges] == 0)]
                     start, end = (causes.time[one[own]] - shift for one in (causes.before, causes.after))
-                    self._gone[own] = overlap_with(start, end, covered)
+                    self._gone[own] = length_before(covered, end) - length_before(covered, start)
         if not count:
             raise AnalysisError(f"what_if: remove: no function of the host is called {name!r}")
         self.words.append(f"{name} removed")
 
     def overlap(self, kind: str) -> None:
-        """Drop the waits of computation for collectives of a kind, where something else is known to come before."""
+        """Let computation wait for no collectives of a kind.
+
+        Waits for another stream are dropped, where something else is known to come before. What comes behind a
+        collective on its own stream starts with it instead, so that it still waits for what is before that.
+        """
         causes = self._causes
-        waits = np.flatnonzero(np.isin(causes.kind, (Edge.stream, Edge.event)))
-        others = np.bincount(causes.after, minlength=len(causes.time))[causes.after[waits]] > 1
-        waits = waits[others]
+        others = np.bincount(causes.after, minlength=len(causes.time))[causes.after] > 1
+        waits = np.flatnonzero((causes.kind == Edge.stream) | ((causes.kind == Edge.event) & others))
         kinds, count = set(), 0
         for ordinal, of in positions_by(causes.ordinal[causes.after[waits]]):
-            held = collectives_of(causes.core(ordinal))
+            core = causes.core(ordinal)
+            held = collectives_of(core)
             for edge in waits[of].tolist():
-                at = held.of_row.get(int(causes.row[causes.before[edge]]), -1)
-                if at >= 0 and int(causes.row[causes.after[edge]]) not in held.of_row:
-                    kinds.add(held.nodes[at].kind)
-                    if kind in ("all", held.nodes[at].kind):
+                row = int(causes.row[causes.before[edge]])
+                at = held.of_row.get(row, -1)
+                if at < 0 or int(causes.row[causes.after[edge]]) in held.of_row:
+                    continue
+                kinds.add(held.nodes[at].kind)
+                if kind in ("all", held.nodes[at].kind):
+                    if causes.kind[edge] == Edge.stream:
+                        self._earlier[edge] = core.columns.dur_ns[row]
+                    else:
                         self._gone[edge] = NO_CAUSE
-                        count += 1
+                    count += 1
         if not count:
             raise AnalysisError(
                 f"what_if: overlap: no computation waits for a collective {kind!r}; {hint(kind, kinds)}"
@@ -430,19 +440,6 @@ def name_filter(text: str) -> Callable[[str], bool]:
     if set(wanted) & set("*?"):
         return lambda name: fnmatchcase(name.lower(), wanted)
     return lambda name: wanted in name.lower()
-
-
-def overlap_with(start_ns: Ns, end_ns: Ns, spans: Intervals) -> Ns:
-    """How much of each of some stretches lies in spans that do not overlap, ns."""
-    begin, end = spans
-    done = np.concatenate(([0], np.cumsum(end - begin)))
-
-    def before(moment: Ns) -> Ns:
-        at = np.searchsorted(begin, moment, "right")
-        inside = np.where(at > 0, np.minimum(moment, end[np.maximum(at - 1, 0)]) - begin[np.maximum(at - 1, 0)], 0)
-        return np.asarray(done[np.maximum(at - 1, 0)] + inside, np.int64)
-
-    return before(end_ns) - before(start_ns)
 
 
 def _checked(factor: float) -> float:

@@ -134,10 +134,10 @@ class Job:
 
     @property
     def slowdown_line(self) -> str:
-        """The same as one line; empty where nothing is known of it, or where many events make it take long."""
-        if not self._is_small or self.slowdown is None:
+        """The same as one line; empty where nothing is known of it, or the recording is not replayed."""
+        if not self.is_replayed or self.slowdown is None:
             return ""
-        return self.slowdown.line(lacking=self.matched.whole.lacking > 0)
+        return self.slowdown.line(lacking=self.matched.lacking > 0)
 
     @property
     def repairable(self) -> tuple[int, ...]:
