@@ -1,4 +1,4 @@
-"""Jobs with planted culprits, and what the first screen has to say of each."""
+"""Jobs with planted culprits, and what the first screen has to show of each."""
 
 from __future__ import annotations
 

@@ -51,8 +51,8 @@ def test_one_mechanism_for_all_forms(tmp_path: Path) -> None:
     folder = write(PLANTED["two_culprits"].job, tmp_path / "job")
     late = [line for line in ranks(folder).splitlines() if line.startswith("late: ")]
     assert len(late) == 2
-    told = json.loads(ranks(folder, "-f", "json"))
-    assert told["late"] == late
+    found = json.loads(ranks(folder, "-f", "json"))
+    assert found["late"] == late
     rows = tlg.rank_tables(tlg.load_set(folder))["culprits"].records()
     assert [row["ranks"] for row in rows] == ["[2]", "[5]"]
     assert [row["reason"] for row in rows] == ["data_loader", "python"]
@@ -64,11 +64,11 @@ def test_one_mechanism_for_all_forms(tmp_path: Path) -> None:
 
 def without_end(path: Path) -> None:
     """Write a file as the profiler does, facts last, and cut away its end."""
-    told = json.loads(gzip.decompress(path.read_bytes()))
-    last = {key: told.pop(key) for key in ("baseTimeNanoseconds",)}
-    events = told.pop("traceEvents")
+    trace = json.loads(gzip.decompress(path.read_bytes()))
+    last = {key: trace.pop(key) for key in ("baseTimeNanoseconds",)}
+    events = trace.pop("traceEvents")
     events.sort(key=lambda one: one["ts"])
-    text = json.dumps(told | {"traceEvents": events} | last)
+    text = json.dumps(trace | {"traceEvents": events} | last)
     path.write_bytes(gzip.compress(text[: len(text) * 3 // 5].encode()))
 
 
@@ -111,15 +111,15 @@ def test_transfers_show_how_far_clocks_are_apart(name: str, tmp_path: Path) -> N
 
 def with_kernels(path: Path) -> None:
     """Add a kernel to each step of a file."""
-    told = json.loads(gzip.decompress(path.read_bytes()))
-    steps = [one for one in told["traceEvents"] if one["name"].startswith("ProfilerStep")]
+    trace = json.loads(gzip.decompress(path.read_bytes()))
+    steps = [one for one in trace["traceEvents"] if one["name"].startswith("ProfilerStep")]
     for at, step in enumerate(steps, 90_000):
         call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": step["pid"], "tid": step["tid"],
                 "ts": step["ts"] + 1, "dur": 2, "args": {"correlation": at}}  # fmt: skip
         kernel = {"ph": "X", "cat": "kernel", "name": "gelu", "pid": 0, "tid": 7, "ts": step["ts"] + 5, "dur": 9,
                   "args": {"correlation": at, "device": 0, "stream": 7}}  # fmt: skip
-        told["traceEvents"] += [call, kernel]
-    path.write_bytes(gzip.compress(json.dumps(told).encode()))
+        trace["traceEvents"] += [call, kernel]
+    path.write_bytes(gzip.compress(json.dumps(trace).encode()))
 
 
 def test_collectives_on_the_host_are_of_steps_beside_kernels(tmp_path: Path) -> None:

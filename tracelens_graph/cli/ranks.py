@@ -159,7 +159,7 @@ OPERATIONS = ".parquet"
 
 
 def answer_operations(file: str, table: str | None, top: int | None, outputs: Outputs) -> None:
-    """Show how much slower a job of which operations are known is than with even work."""
+    """Show how much slower a job of recorded operations is than with even work."""
     from tracelens_graph.analyses.stragglers.slowdown import slowdown
 
     found = slowdown(file)

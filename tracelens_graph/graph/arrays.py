@@ -43,6 +43,13 @@ def positions_by(key: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         yield int(key[positions[0]]), positions
 
 
+def lower_medians(group: Codes, values: np.ndarray) -> np.ndarray:
+    """For each group, numbered from 0 on, the median of its values, the lower of two."""
+    order = np.lexsort((values, group))
+    first = np.searchsorted(group[order], np.arange(int(group.max(initial=-1)) + 2))
+    return values[order[first[:-1] + (np.diff(first) - 1) // 2]]
+
+
 def expanded(low: Rows, high: Rows) -> tuple[Rows, Codes]:
     """All positions `low .. high - 1` of several ranges, one range after the other, and which range each is of."""
     size = np.maximum(high - low, 0)

@@ -54,6 +54,16 @@ def length_before(intervals: Intervals, at: Ns) -> Ns:
     return found
 
 
+def sum_before(start: Ns, end: Ns, at: Ns) -> Ns:
+    """How much of some intervals, which may overlap, lies before each of some instants, summed over them."""
+    found = np.zeros(len(at), np.int64)
+    for edge, sign in ((np.sort(start), 1), (np.sort(end), -1)):
+        before = np.searchsorted(edge, at)
+        total = np.concatenate(([0], np.cumsum(edge)))[before]
+        found += sign * (before * at - total)
+    return found
+
+
 def overlapping(intervals: Intervals, begin: int, end: int) -> Intervals:
     """Those of disjoint intervals that have a part in a stretch of time."""
     first, stop = np.searchsorted(intervals[1], begin, "right"), np.searchsorted(intervals[0], end)

@@ -94,7 +94,7 @@ def _doubt(job: Job) -> str:
     """What of communication may be waiting for somebody who is not known."""
     if job.matched.lacking:
         return ", or waiting for ranks that are missing"
-    return ", of which not all is matched" if job.matched.unmatched else ""
+    return ", not all of it matched" if job.matched.unmatched else ""
 
 
 def late_lines(job: Job) -> list[str]:
@@ -125,7 +125,7 @@ def _held_up(job: Job) -> str:
 
 
 def first_rows(table: Table, most: int) -> Table:
-    """The columns for people that tell something, and the first rows; of ranks those that hold up the others most."""
+    """The columns for people that show something, and the first rows; of ranks those that hold up the others most."""
     if table.name == "rank_balance" and most and len(table) > most:
         order = np.argsort(-np.array(table["held_up_ms"], float), kind="stable")
         table = replace(table.take(order), title=f"{table.title}, those that hold up the others most first")
@@ -144,7 +144,7 @@ def first_rows(table: Table, most: int) -> Table:
 
 
 def _differs(name: str, cells: Sequence[object]) -> bool:
-    """Whether a column has values, and more than one host, of which the first line says how many there are."""
+    """Whether a column has values, and more than one host: their number is in the first line."""
     known = [cell for cell in cells if cell not in (None, "") and cell == cell]
     return bool(known) and (name != "host" or len(set(known)) > 1)
 

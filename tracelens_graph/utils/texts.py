@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from unicodedata import category, east_asian_width
@@ -52,6 +52,26 @@ def microseconds(ns: int) -> bytes:
     b'1234.005'
     """
     return b"%s%d.%03d" % (b"-" if ns < 0 else b"", *divmod(abs(ns), 1000))
+
+
+def ranges(numbers: Iterable[int], last: str = ", ") -> str:
+    """Whole numbers, ascending, with three and more neighbours as a range.
+
+    >>> ranges([0, 1, 2, 3, 8, 10, 11])
+    '0-3, 8, 10, 11'
+
+    Args:
+        numbers: the numbers, in any order.
+        last: what stands before the last one, or the last range.
+    """
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    parts = [word for run in runs for word in ([f"{run[0]}-{run[-1]}"] if len(run) > 2 else map(str, run))]
+    return last.join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
 
 
 _WHOLE_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+|\d+", re.ASCII)

@@ -116,7 +116,7 @@ def test_who_waited_elsewhere_passes_lateness_on() -> None:
     passed_on = [row for row in rows if row["reason"] == "other_collective"]
     assert {(row["rank"], row["reason"]) for row in rows if row not in passed_on} == {(3, "allocation")}
     assert [(row["rank"], row["what"]) for row in passed_on] == [(2, "waited for rank3: allocation (cudaMalloc)")]
-    assert passed_on[0]["evidence"] == "it took 624 us, of which 604 us were waiting for rank3"
+    assert passed_on[0]["evidence"] == "it took 624 us, 604 us of it waiting for rank3"
 
 
 def test_ranks_are_summed_up_by_kind() -> None:

@@ -45,7 +45,7 @@ class Causes:
         least_ns, usual_ns: per kind of edge the latency of the fastest, and the median of those that bind.
         first_point: per rank its first point.
         ranks: per rank its points by row; see `RankPoints`.
-        is_whole: per point whether it ends a part of a matched collective of which all ranks are in the set.
+        is_whole: per point whether it ends a part of a matched collective whose ranks are all in the set.
         collective: number of the collective that each of the last points, those of collectives, belongs to.
         negative: per kind of edge how many would lead back in time, and were left out.
         worst_negative_ns: how far the worst of those between ranks leads back.
@@ -179,7 +179,7 @@ def _on_clock(traces: TraceSet, matched: MatchedCollectives | None, ordinal: int
 
 
 def _waited(time: np.ndarray, before: np.ndarray, after: np.ndarray, kind: np.ndarray) -> np.ndarray:
-    """Per edge whether it is a call that the work it waits for outlasted: what that took tells nothing of the call."""
+    """Per edge whether it is a call that the work it waits for outlasted: its time shows nothing of the call."""
     ended = np.full(len(time), EARLIEST)
     syncs = kind == Edge.sync
     np.maximum.at(ended, after[syncs], time[before[syncs]])

@@ -164,7 +164,7 @@ class CollectivePoints:
         time, ordinal, collective: per point when the last has come, who that is, and the number of the collective.
         before, after, kind: edges.
         served: points that end a rank's part of a collective, and follow from one of these.
-        whole: points that end a rank's part of a collective of which all ranks are there.
+        whole: points that end a rank's part of a collective whose ranks are all there.
         lost: ends that lie before the last has come, so that nothing can follow.
         worst_ns: how far the worst of these lies before it.
         on_host: number of collectives that no kernel carried out, so that they are host time like any other.

@@ -68,7 +68,7 @@ class RankPoints:
 
     Attributes:
         time: per point the moment, ns.
-        role, row: per point what it is, and of which row.
+        role, row: per point what it is, and its row.
         before, after, kind: per edge its points and its `Edge`.
         gpu_rows: rows of its GPU events, ascending.
         gpu_start, gpu_end: their points.
@@ -92,7 +92,7 @@ class RankPoints:
 
 
 def rank_points(core: Core) -> RankPoints:
-    """The points of a rank, and every edge between them that its trace tells of."""
+    """The points of a rank, and every edge between them that its trace shows."""
     c = core.columns
     queue = GpuQueue(core)
     waits = waits_of(core, queue)
@@ -174,7 +174,7 @@ def _unexplained(
 ) -> tuple[np.ndarray, np.ndarray]:
     """GPU work that nothing recorded explains, and the work of another stream of its device that ended just before.
 
-    Within a graph launch, for one, nothing tells which stream waits for which.
+    Within a graph launch, for one, nothing shows which stream waits for which.
     """
     known = queue.launch >= 0
     explained = np.full(len(queue.rows), np.iinfo(np.int64).min)
@@ -258,7 +258,7 @@ def _chain_threads(core: Core, time: np.ndarray, row: np.ndarray, role: np.ndarr
 
 
 def _handovers(core: Core, threads: list[int]) -> list[tuple[int, int]]:
-    """Pairs of threads of which the second goes on where the first one was; both ways where they work in turns.
+    """Pairs of threads: the second goes on where the first one was; both ways where they work in turns.
 
     In JAX that is the thread of Python and those of the pool that it gives work to.
     """
@@ -277,7 +277,7 @@ def _begin_of_roots(core: Core, rows: np.ndarray) -> np.ndarray:
 
 
 def _working_pairs(core: Core, threads: list[int]) -> set[tuple[int, int]]:
-    """Pairs of threads of which one waits while the other works: of the forward and of the backward pass.
+    """Pairs of threads: one waits while the other works: of the forward and of the backward pass.
 
     Known by ops whose forward and backward sides are linked; without such links by what autograd calls its work, and
     then the thread of the process that calls most counts as the forward one. Without either, the threads of a process

@@ -295,7 +295,7 @@ def _of_records(core: Core, queue: GpuQueue, syncs: list[_Sync]) -> tuple[list[P
 
 
 def _host_waits(core: Core, queue: GpuQueue, calls: _Calls, recorded_calls: set[int]) -> list[Pairs]:
-    """Waits of calls that no row tells of: by what they are called, and of copies that block."""
+    """Waits of calls that no row records: by what they are called, and of copies that block."""
     c = core.columns
     found: list[Pairs] = []
     unrecorded = [rows[~np.isin(rows, list(recorded_calls))] for rows in map(calls.named, (_DEVICE_SYNC, _STREAM_SYNC))]
@@ -322,7 +322,7 @@ def _host_waits(core: Core, queue: GpuQueue, calls: _Calls, recorded_calls: set[
 def _waits_of_jax(core: Core, queue: GpuQueue) -> Pairs:
     """Outermost calls of Python that wait for results, and what ended last before they returned.
 
-    They begin while threads of a pool still launch what they wait for, so launches tell nothing.
+    They begin while threads of a pool still launch what they wait for, so launches show nothing.
     """
     c, calls = core.columns, calls_of(core)
     rows = np.flatnonzero((calls.state == SYNCHRONIZATION) & (c.thread == calls.dispatcher))
@@ -338,7 +338,7 @@ def _waits_of_jax(core: Core, queue: GpuQueue) -> Pairs:
 def _last_ended(core: Core, queue: GpuQueue, calls: np.ndarray, last: np.ndarray) -> np.ndarray:
     """Of the last work of each stream before a call, what ended last before the call returned; -1 for none.
 
-    A call that waits for a stream does not tell for which, but it returns right after that has ended.
+    A call that waits for a stream does not name it, but it returns right after that has ended.
     """
     ended = np.where(last >= 0, queue.end_ns[last], -1).reshape(len(calls), queue.lanes)
     ended[ended > core.columns.end_ns[calls][:, None]] = -1

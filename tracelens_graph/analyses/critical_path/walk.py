@@ -167,7 +167,7 @@ def _classes(causes: Causes, edge: np.ndarray) -> np.ndarray:
     kind = np.where(edge >= 0, of_edge[causes.kind[edge]], np.int8(Class.unrecorded))
     gaps = np.isin(causes.kind[edge], (Edge.stream, Edge.event)) & (edge >= 0)
     gaps &= causes.time[causes.after[edge]] - causes.time[causes.before[edge]] > UNEXPLAINED_NS
-    kind[gaps] = Class.unrecorded  # it must have waited for something that the trace does not tell
+    kind[gaps] = Class.unrecorded  # it must have waited for something that the trace does not show
     runs = np.flatnonzero((edge >= 0) & (causes.kind[edge] == Edge.run))
     point = causes.after[edge[runs]]
     for ordinal, of in positions_by(causes.ordinal[point]):
@@ -178,7 +178,7 @@ def _classes(causes: Causes, edge: np.ndarray) -> np.ndarray:
 
 
 def _split(causes: Causes, edge: np.ndarray, start: np.ndarray, end: np.ndarray, kind: np.ndarray) -> Segments:
-    """Segments of collectives of which ranks are not in the set, as two: waiting for them, and moving data.
+    """Segments of collectives whose ranks are not all in the set, as two: waiting for them, and moving data.
 
     Moving the data is taken to last as long as in the shortest equal collective of the rank.
     """

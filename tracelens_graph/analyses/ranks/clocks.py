@@ -33,9 +33,9 @@ class Clocks:
 
     Attributes:
         offset_ns: per rank what its clock shows more than that one, at `moment_ns`; whole ns.
-        drift: per rank by how much it runs faster, as a ratio; 0 where the recording is too short to tell.
+        drift: per rank by how much it runs faster, as a ratio; 0 where the recording is too short to show it.
         error_ns: per rank the standard error of the offset; infinite where it is not known, and the offset is 0.
-        anchors: per rank the number of collectives that tell.
+        anchors: per rank the number of collectives that show its clock.
         moment_ns: when the offsets hold, on that clock.
     """
 

@@ -7,7 +7,7 @@ had to wait. Sizes and factors of bandwidths are in `sizes`.
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -17,12 +17,15 @@ import numpy as np
 
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.sizes import Messages, bus_factors, gb_per_s
-from tracelens_graph.graph.arrays import positions_by
+from tracelens_graph.graph.arrays import lower_medians, positions_by
 from tracelens_graph.graph.collective_kinds import kind_of
 from tracelens_graph.graph.intervals import length_before, merge, overlapping, union
 from tracelens_graph.perf.devices import Architecture, detect
 from tracelens_graph.perf.roofs import peak_bus_bandwidth
 from tracelens_graph.utils.arrays import Ns
+
+NOISE = 3.0
+"""How many times as late as ranks come by chance is late for a reason."""
 
 
 class Figures:
@@ -57,7 +60,7 @@ class Figures:
 
     @cached_property
     def size(self) -> np.ndarray:
-        """Size of the message of each collective in bytes, NaN where not known: the largest that a rank tells."""
+        """Size of the message of each collective in bytes, NaN where not known: the largest that a rank records."""
         m = self.matched
         sizes = Messages.of(m.parts.forms).size[m.parts.form[m.order]]
         return np.fmax.reduceat(sizes, m.first) if len(m) else sizes
@@ -170,7 +173,7 @@ class Figures:
         """How long a pipeline stage did nothing: of its steps what is left beside computing, collectives and transfers.
 
         Waiting for a transfer counts as nothing. None for a rank that sends and receives nothing, or has no GPU work,
-        so that nothing tells when it computes.
+        so that nothing shows when it computes.
         """
         m, rank = self.matched, self.matched.ranks[trace]
         parts = m.parts.of_rank(trace)
@@ -220,6 +223,44 @@ class Figures:
     def later_ns(self) -> tuple[np.ndarray, Ns]:
         """Matched parts by collective and start, and how much later each came than the median of those before it."""
         return later_by(self.matched, self.matched.start_ns)
+
+    @cached_property
+    def chance_ns(self) -> Ns:
+        """For each collective how late ranks come by chance at most: the same in all of its kind and number of ranks.
+
+        That is how much a rank's place among the others differs from step to step, and how far apart the earlier half
+        comes; both are little where few are late, and where a rank is late always.
+        """
+        m = self.matched
+        order, _ = self.later_ns
+        of, rank = m.number[order], m.trace[order]
+        middle = m.start_ns[order[m.first + (m.count - 1) // 2]]
+        early = np.where(m.count > 2, middle - m.first_start_ns, 0)
+        apart = m.start_ns[order] - middle[of]
+        kind = np.unique(
+            [f"{kind} {count}" for kind, count in zip(m.kind, m.count.tolist(), strict=True)], return_inverse=True
+        )[1]
+        in_step: dict[tuple[int, int | None], int] = defaultdict(int)
+        index = []
+        for group, step in zip(self.groups.number.tolist(), self.step, strict=True):
+            index.append(in_step[group, step])
+            in_step[group, step] += 1
+        group_place = np.array(index)[of]
+        _, same = np.unique(np.stack([rank, self.groups.number[of], group_place]), axis=1, return_inverse=True)
+        differs = np.abs(apart - lower_medians(same.ravel(), apart)[same.ravel()])
+        _, of_rank = np.unique(np.stack([kind[of], rank]), axis=1, return_inverse=True)
+        usual = lower_medians(of_rank.ravel(), differs)
+        noise = np.zeros(int(kind.max(initial=-1)) + 1, np.int64)
+        kind_of_rank = kind[of][np.unique(of_rank.ravel(), return_index=True)[1]]
+        for one in range(len(noise)):
+            noise[one] = max(1.48 * np.median(usual[kind_of_rank == one]), np.median(early[kind == one]))
+        return (NOISE * noise[kind]).astype(np.int64)
+
+    @cached_property
+    def mean_span_ns(self) -> float:
+        """Mean of how long the ranks were recorded; 0 without any."""
+        spans = [end - start for start, end in (rank.span_ns for rank in self.matched.ranks)]
+        return float(np.mean(spans)) if spans else 0.0
 
 
 def later_by(m: MatchedCollectives, start_ns: Ns) -> tuple[np.ndarray, Ns]:
@@ -285,7 +326,7 @@ def transfers(matched: MatchedCollectives) -> tuple[np.ndarray, np.ndarray, np.n
     for at in [at for at, kind in enumerate(matched.kind) if kind == "send"]:
         parts = matched.parts_of(at).tolist()
         sends = [_sends(matched, part) for part in parts]
-        if sorted(sends) == [False, True]:  # else nobody tells who of them sends
+        if sorted(sends) == [False, True]:  # else nothing shows which of them sends
             found.append((at, parts[sends.index(True)], parts[sends.index(False)]))
     ends = np.array(found, np.int64).reshape(-1, 3)
     return ends[:, 0], ends[:, 1], ends[:, 2]

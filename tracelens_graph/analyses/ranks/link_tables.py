@@ -87,15 +87,18 @@ MOST_LINES = 3
 def rank_links(figures: Figures, links: Links) -> Table:
     """Links of a job, slow ones and those that cost most first; see `RANK_LINKS`."""
     m = figures.matched
-    rows = [_row(links, one) for one in links.all]
+    rows = []
+    for one in links.all:
+        ends = links.numbers(one.places) if one.is_pair else (None, None)
+        rows.append(_row("pair" if one.is_pair else "group", links.name_of(one), [one], *ends))
     for level, plural, of in (("host", "hosts", m.hosts), ("switch", "switches", links.switches)):
         alike: dict[tuple[Hashable, ...], list[Link]] = {}
         for one in links.all:
             named = {number for place in one.places if (number := of[place]) is not None}
             if named and len(set(of)) > 1:
-                key = (links.joined(level, named), one.kind, round(4 * np.log2(one.size)), len(one.places), one.hosts)
+                key = (links.joined(level, named), *one.alike, one.hosts)
                 alike.setdefault(key, []).append(one)
-        rows += [_row_of_several(plural, str(key[0]), some) for key, some in alike.items()]
+        rows += [_row(plural, str(key[0]), some) for key, some in alike.items()]
     rows.sort(key=lambda row: (row["verdict"] != "slow", -row["excess_ms"], row["level"], row["link"], row["kind"]))
     notes = []
     if left := int((figures.size > 0).sum() - sum(len(one.collectives) for one in links.all)):
@@ -105,21 +108,10 @@ def rank_links(figures: Figures, links: Links) -> Table:
     return RANK_LINKS.of_records(rows, f"Links of {number_of_ranks(figures)}", notes)
 
 
-def _row(links: Links, one: Link) -> dict[str, Any]:
-    numbers = links.numbers(one.places) if one.is_pair else (None, None)
-    row = _columns([one])
-    return {
-        "level": "pair" if one.is_pair else "group", "link": links.name_of(one), "source_rank": numbers[0],
-        "target_rank": numbers[1], **row,
-    }  # fmt: skip
-
-
-def _row_of_several(level: str, name: str, some: list[Link]) -> dict[str, Any]:
-    return {"level": level, "link": name, "source_rank": None, "target_rank": None, **_columns(some)}
-
-
-def _columns(some: list[Link]) -> dict[str, Any]:
-    """Columns of links of one kind, size and number of ranks taken together."""
+def _row(
+    level: str, name: str, some: list[Link], source: int | None = None, target: int | None = None
+) -> dict[str, Any]:
+    """The row of links of one kind, size and number of ranks taken together."""
     first = some[0]
     counts = np.array([len(one.collectives) for one in some])
 
@@ -132,6 +124,10 @@ def _columns(some: list[Link]) -> dict[str, Any]:
     bus, their = (None if one is None else first.bandwidth(one) for one in (ns, typical))
     slow = sum(one.is_slow for one in some)
     return {
+        "level": level,
+        "link": name,
+        "source_rank": source,
+        "target_rank": target,
         "kind": first.kind,
         "message_bytes": int(first.size),
         "ranks": len(first.places),

@@ -8,8 +8,8 @@ fault. Slow links are then put down to what explains most of them: a pair of ran
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple
@@ -17,31 +17,24 @@ from typing import NamedTuple
 import numpy as np
 
 from tracelens_graph.analyses.ranks.figures import Figures, transfers
+from tracelens_graph.analyses.ranks.outliers import FACTOR, slow_ones
 from tracelens_graph.analyses.ranks.sizes import bus_factors, gb_per_s
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collective_kinds import kind_of
-from tracelens_graph.graph.intervals import length_before
+from tracelens_graph.graph.intervals import length_before, sum_before
 from tracelens_graph.utils.arrays import Mask, Ns
 from tracelens_graph.utils.hosts import is_hash
+from tracelens_graph.utils.texts import ranges
 
 LEAST_EXCESS_NS = 5_000
 """Links of equal kind differ by this much without a reason worth a name."""
 LATENCY_BYTES, LEAST_LATENCY_NS = 65_536, 100_000
 """Below this size a message's time is latency; a link that is slower by less than that is not called slow for it."""
-FACTOR, FACTOR_OF_FEW, FACTOR_OF_TWO = 1.25, 1.5, 3.0
-"""How many times slower a slow link is: with `ENOUGH` collectives and three links to compare with; else; with less
-than three collectives."""
-ENOUGH = 5
-GAP = 1.15
-"""The fastest slow link is this much slower than the slowest of the others."""
 _MOST_PAIRED = 16
 """Pairs of ranks in larger groups are not looked at, as so many are in each."""
 _PLURAL = {"rank": "ranks", "host": "hosts", "switch": "switches"}
 _QUEUED_NS = 5_000
 """A kernel that starts so soon after another one ended waited behind it."""
-_SIGMAS = 4.0
-_LEAST_SIGMA = 0.02
-"""Durations of equal collectives differ by that share at least, whatever a few of them show."""
 _HEALTHY = 1.15
 """A link that is slower than its like by less is surely not slow."""
 _LEAST_SLOW_SHARE = 0.75
@@ -85,6 +78,11 @@ class Link:
     def excess_ns(self) -> float:
         """How much longer its collectives took than those of the others, summed; NaN without others."""
         return (self.ns - self.typical_ns) * len(self.collectives)
+
+    @property
+    def alike(self) -> tuple[str, int, int]:
+        """Equal for links of one kind, one class of sizes and one number of ranks."""
+        return self.kind, _size_class(self.size), len(self.places)
 
     @property
     def is_pair(self) -> bool:
@@ -165,14 +163,12 @@ class Links:
 
     @cached_property
     def all(self) -> list[Link]:
-        """The links of collectives of known size of which all ranks are there; by kind, size and ranks."""
+        """The links of collectives whose size is known and whose ranks are all there; by kind, size and ranks."""
         m, figures = self._m, self._figures
         alike: dict[_Alike, dict[tuple[int, ...], list[int]]] = {}
         for at in np.flatnonzero(figures.size > 0).tolist():
             if (places := self._link_of(at)) is not None:
-                # Four sizes to a power of two: those of an uneven exchange are compared with near ones.
-                size = round(4 * math.log2(figures.size[at]))
-                key = _Alike(kind_of(m.kind[at]), size, len(places), figures.hosts[at] or 0)
+                key = _Alike(kind_of(m.kind[at]), _size_class(figures.size[at]), len(places), figures.hosts[at] or 0)
                 alike.setdefault(key, {}).setdefault(places, []).append(at)
         found = [link for key in sorted(alike) for link in self._compared(key, alike[key])]
         return self._consistent(found)
@@ -193,17 +189,16 @@ class Links:
         contended = np.array([np.median(self._contended[some]) for some in numbers])
         places = list(of_links)
         least_ns = LEAST_EXCESS_NS if size >= LATENCY_BYTES else LEAST_LATENCY_NS
-        slow = slow_ones(values, contended, least_ns, lambda some: self._one_cause(places, some))
+        slow = slow_ones(values, contended, least_ns, lambda some: self._one_cause(places, some, alike.kind == "send"))
+        medians = np.array([np.median(one) for one in values])
+        sound = ~slow | slow.all()
         for at, (some, of) in enumerate(zip(numbers, sizes, strict=True)):
-            others = ~slow if (~slow).any() else np.ones(len(slow), bool)
-            others = others & (np.arange(len(slow)) != at)
-            typical = (
-                float(np.median([np.median(values[one]) for one in np.flatnonzero(others)])) if others.any() else np.nan
-            )
+            others = sound & (np.arange(len(slow)) != at)
+            typical = float(np.median(medians[others])) if others.any() else np.nan
             own = float(np.median(of))
             scale = own / size if size >= LATENCY_BYTES else 1.0
             yield Link(
-                alike.kind, places[at], alike.hosts or None, some, own, float(np.median(values[at])) * scale,
+                alike.kind, places[at], alike.hosts or None, some, own, float(medians[at]) * scale,
                 int(others.sum()), typical * scale, float(contended[at]), bool(slow[at]),
             )  # fmt: skip
 
@@ -229,7 +224,7 @@ class Links:
         start = m.parts.own_start_ns + m.wait_ns
         for _, here in positions_by(m.trace):
             begun, done = start[here], m.parts.own_end_ns[here]
-            others = _sum_before(begun, done, done) - _sum_before(begun, done, begun) - (done - begun)
+            others = sum_before(begun, done, done) - sum_before(begun, done, begun) - (done - begun)
             share[here] += np.minimum(others / np.maximum(done - begun, 1), 1.0)
         found: np.ndarray = m.reduced(np.maximum, share)
         return found
@@ -241,7 +236,7 @@ class Links:
             if one.others and len(one.collectives) >= 3 and one.factor < _HEALTHY:
                 fast[one.places] = max(fast.get(one.places, 0.0), one.size)
         return [
-            Link(**{**one.__dict__, "is_slow": False}) if one.is_slow and one.size <= fast.get(one.places, 0.0) else one
+            replace(one, is_slow=False) if one.is_slow and one.size <= fast.get(one.places, 0.0) else one
             for one in links
         ]
 
@@ -261,11 +256,10 @@ class Links:
                     yield Cause(width, _PLURAL[level], both)
                 yield from _causes_at(width + 1, level, named, is_pair)
 
-    def _one_cause(self, places: Sequence[tuple[int, ...]], slow: Mask) -> bool:
+    def _one_cause(self, places: Sequence[tuple[int, ...]], slow: Mask, is_pair: bool) -> bool:
         """Whether something that is not a link itself has all slow links of some, and none of the others."""
         common: set[Cause] | None = None
         others: set[Cause] = set()
-        is_pair = self._is_pairs(places)
         for one, is_slow in zip(places, slow.tolist(), strict=True):
             causes = {cause for cause in self._causes(one, is_pair) if cause.width}
             if is_slow:
@@ -274,20 +268,16 @@ class Links:
                 others |= causes
         return bool((common or set()) - others)
 
-    def _is_pairs(self, places: Sequence[tuple[int, ...]]) -> bool:
-        pairs = set(self.ends.values())
-        return all(one in pairs for one in places)
-
     @cached_property
     def switches(self) -> list[int | None]:
-        """For each rank the number of the switch or rack of its host, None where names of hosts do not tell."""
+        """For each rank the number of the switch or rack of its host, None where names of hosts do not show it."""
         hosts: dict[str | None, set[int | None]] = {}
         for rank, host in sorted(zip(self._m.ranks, self._m.hosts, strict=True), key=lambda one: one[0].rank or 0):
             hosts.setdefault(rank.switch, set()).add(host)
         # Where each host has one of its own, the names are those of hosts.
-        tells = len(hosts) > 1 and None not in hosts and any(len(some) > 1 for some in hosts.values())
+        are_shared = len(hosts) > 1 and None not in hosts and any(len(some) > 1 for some in hosts.values())
         number = {name: at for at, name in enumerate(hosts)}
-        return [number[rank.switch] if tells else None for rank in self._m.ranks]
+        return [number[rank.switch] if are_shared else None for rank in self._m.ranks]
 
     @cached_property
     def slow(self) -> list[SlowLinks]:
@@ -339,10 +329,14 @@ class Links:
         sound: dict[tuple[str, int, int], dict[int | None, list[float]]] = {}
         for one in self.all:
             if not one.is_slow:
-                sound.setdefault(_moved_alike(one), {}).setdefault(one.hosts, []).append(one.ns)
+                sound.setdefault(one.alike, {}).setdefault(one.hosts, []).append(one.ns)
+        medians = {
+            alike: {hosts: float(np.median(some)) for hosts, some in of_hosts.items()}
+            for alike, of_hosts in sound.items()
+        }
         found = np.zeros(len(self._m), np.int64)
         for one in self.all:
-            of_hosts = {hosts: float(np.median(some)) for hosts, some in sound.get(_moved_alike(one), {}).items()}
+            of_hosts = medians.get(one.alike, {})
             least = min(of_hosts.values(), default=np.nan)
             typical = one.ns if one.is_slow else of_hosts[one.hosts]
             if typical >= FACTOR * least and typical - least >= LEAST_EXCESS_NS:
@@ -410,7 +404,7 @@ class Links:
         numbers = [self._m.ranks[place].rank for place in places]
         if None in numbers:
             return ", ".join(self._m.ranks[place].name for place in places)
-        return ranges(sorted(number for number in numbers if number is not None))
+        return ranges(number for number in numbers if number is not None)
 
     def _named(self, level: str, which: tuple[int, ...]) -> str:
         """What to call what slow links have in common."""
@@ -441,8 +435,9 @@ class Links:
         return names
 
 
-def _moved_alike(link: Link) -> tuple[str, int, int]:
-    return link.kind, round(4 * math.log2(link.size)), len(link.places)
+def _size_class(size: float) -> int:
+    """Four to a power of two: the sizes of an uneven exchange are compared with near ones."""
+    return round(4 * math.log2(size))
 
 
 def _causes_at(width: int, level: str, ends: Sequence[int], is_pair: bool) -> Iterator[Cause]:
@@ -451,76 +446,3 @@ def _causes_at(width: int, level: str, ends: Sequence[int], is_pair: bool) -> It
         yield Cause(width, f"from {level}", (ends[0],))
         yield Cause(width, f"into {level}", (ends[1],))
     yield from (Cause(width + 1, level, (one,)) for one in dict.fromkeys(ends))
-
-
-def slow_ones(
-    values: Sequence[np.ndarray],
-    contended: np.ndarray,
-    least_ns: float,
-    has_one_cause: Callable[[Mask], bool] | None = None,
-) -> Mask:
-    """Which of some links of equal kind and size are slow.
-
-    Sorted by their medians, those are slow that lie beyond a gap, are slower than the median of the others by a factor
-    that neither the spread of collectives of one link nor that between links accounts for, and are the smaller half:
-    or, if more, have something in common that none of the others has.
-
-    Args:
-        values: durations of the collectives of each link, ns.
-        contended: share of the time in which ranks of each do other things: what has more of it may take longer.
-        least_ns: difference from which on it counts.
-        has_one_cause: whether the links of a mask, and no others, have something in common.
-    """
-    slow = np.zeros(len(values), bool)
-    if len(values) < 2:
-        return slow
-    medians, counts = np.array([np.median(one) for one in values]), np.array([len(one) for one in values])
-    spreads = [np.log(one / np.median(one)) for one in values if len(one) >= 3]
-    within = max(_deviation(np.concatenate(spreads)) if spreads else 0.0, _LEAST_SIGMA)
-    order = np.argsort(medians, kind="stable")
-    ratio = medians[order][1:] / medians[order][:-1]
-    for first in (np.flatnonzero(ratio >= GAP) + 1).tolist():
-        fast, rest = order[:first], order[first:]
-        base, busy = float(np.median(medians[fast])), float(np.median(contended[fast]))
-        between = _deviation(np.log(medians[fast])) if len(fast) >= 3 else 0.0
-        factor = np.where((counts[rest] >= ENOUGH) & (len(fast) >= 3), FACTOR, FACTOR_OF_FEW)
-        factor = np.where(counts[rest] < 3, FACTOR_OF_TWO, factor)
-        noise = np.exp(_SIGMAS * np.maximum(1.2533 * within / np.sqrt(counts[rest]), between))
-        least = np.maximum(factor, noise) * (1 + np.maximum(contended[rest] - busy, 0))
-        if (medians[rest] < base * least).any() or (medians[rest] - base < least_ns).any():
-            continue
-        slow[rest] = True
-        if 2 * len(rest) <= len(values) or (has_one_cause is not None and has_one_cause(slow)):
-            return slow
-        slow[:] = False
-    return slow
-
-
-def _deviation(values: np.ndarray) -> float:
-    """Standard deviation, as far as the middle of the values tells."""
-    return float(1.4826 * np.median(np.abs(values - np.median(values))))
-
-
-def _sum_before(start: Ns, end: Ns, at: Ns) -> Ns:
-    """How much of some intervals, which may overlap, lies before each of some instants, summed over them."""
-    found = np.zeros(len(at), np.int64)
-    for edge, sign in ((np.sort(start), 1), (np.sort(end), -1)):
-        before = np.searchsorted(edge, at)
-        total = np.concatenate(([0], np.cumsum(edge)))[before]
-        found += sign * (before * at - total)
-    return found
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """Numbers for people, neighbours as a range.
-
-    >>> ranges([0, 1, 2, 3, 8, 10, 11])
-    '0-3, 8, 10, 11'
-    """
-    parts: list[list[int]] = []
-    for one in numbers:
-        if parts and one == parts[-1][-1] + 1:
-            parts[-1].append(one)
-        else:
-            parts.append([one])
-    return ", ".join(f"{of[0]}-{of[-1]}" if len(of) > 2 else ", ".join(map(str, of)) for of in parts)

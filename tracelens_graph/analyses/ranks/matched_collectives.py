@@ -21,6 +21,7 @@ from tracelens_graph.analyses.ranks.clocks import Clocks, Way, clocks_by_ends, w
 from tracelens_graph.analyses.ranks.matching import SAME_END_NS, matched
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT, Parts, PartsByCollective
 from tracelens_graph.analyses.ranks.rank_collectives import Nodes, RankCollectives
+from tracelens_graph.graph.arrays import lower_medians
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.trace_set import Deferred, TraceSet
 
@@ -45,8 +46,8 @@ class MatchedCollectives(PartsByCollective):
     Args:
         ranks: the ranks: a set of their traces, or what each took part in.
         correct: correct the clocks of several hosts by the ends of collectives.
-        whole: the same ranks with all of their traces, where `ranks` are parts of these; windows in a set tell it
-            themselves.
+        whole: the same ranks with all of their traces, where `ranks` are parts of these; windows in a set know
+            theirs.
 
     Attributes:
         ranks: the ranks.
@@ -95,7 +96,7 @@ class MatchedCollectives(PartsByCollective):
     def whole(self) -> MatchedCollectives:
         """The collectives of the whole traces, of whose windows these are; else these.
 
-        Clocks are those of the whole: a step may have too few collectives to tell them.
+        Clocks are those of the whole: a step may have too few collectives to show them.
         """
         if self._windows is None:
             return self
@@ -128,7 +129,7 @@ class MatchedCollectives(PartsByCollective):
 
     @cached_property
     def clocks(self) -> Clocks:
-        """The clock of each host by the ends of collectives, as far as these tell."""
+        """The clock of each host by the ends of collectives, as far as these show it."""
         if self.whole is not self:
             return self.whole.clocks
         if np.array_equal(self._clock_of, np.arange(len(self.ranks))):
@@ -245,7 +246,7 @@ class MatchedCollectives(PartsByCollective):
         apart &= ~self._may_leave_early(pair)
         if apart.any():
             # Of a collective that does not hold together, what ends with most of it is kept.
-            odd = apart[pair] & (np.abs(end - _medians(within, end)[within]) > SAME_END_NS)
+            odd = apart[pair] & (np.abs(end - lower_medians(within, end)[within]) > SAME_END_NS)
             held = np.where(odd, -1, pair)
             count = int(pair.max(initial=-1)) + 1
             left = np.bincount(held[held >= 0], minlength=count)
@@ -353,7 +354,7 @@ class MatchedCollectives(PartsByCollective):
 
     @property
     def lacking(self) -> int:
-        """Number of collectives of which ranks of the group are not there: they may be the last."""
+        """Number of collectives that lack ranks of their group: these may be the last."""
         job = max((rank.world_size or 0 for rank in self.ranks), default=0)
         unknown = (self.group_size == 0) & (job > len(self.ranks))
         return int(((self.group_size > self.count) | unknown).sum())
@@ -380,7 +381,7 @@ class MatchedCollectives(PartsByCollective):
 
     def _notes_on_clocks(self) -> list[str]:
         ranks = self.ranks
-        hosts = int(self._clock_of.max(initial=-1)) + 1  # clocks, of which each host mostly has one
+        hosts = int(self._clock_of.max(initial=-1)) + 1  # clocks: a host mostly has one
         if len(ranks) < 2 or not len(self.parts):
             return []
         if hosts == 1:
@@ -408,7 +409,7 @@ class MatchedCollectives(PartsByCollective):
         if most >= _SAME_CLOCK_NS:
             notes.append(f"{where} differ by up to {most / 1e3:,.1f} us by the ends of collectives: {done}")
         elif unknown_ranks < hosts - 1:
-            notes.append(f"{where} agree as far as the ends of collectives tell")
+            notes.append(f"{where} agree as far as the ends of collectives show")
         if unknown:
             of = f"the clocks of {unknown:,} hosts are" if unknown > 1 else "the clock of 1 host is"
             notes.append(f"{of} unknown: they share too few collectives")
@@ -440,13 +441,6 @@ def _together(number: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndar
     last_start = np.maximum.reduceat(start[order], first)
     first_end, last_end = np.minimum.reduceat(end[order], first), np.maximum.reduceat(end[order], first)
     return (last_start < first_end) | (last_end - first_end <= SAME_END_NS)
-
-
-def _medians(number: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """For each number the median of its values, the lower of two."""
-    order = np.lexsort((values, number))
-    first = np.searchsorted(number[order], np.arange(int(number.max(initial=-1)) + 2))
-    return values[order[first[:-1] + (np.diff(first) - 1) // 2]]
 
 
 def _by_time(numbers: np.ndarray, place: np.ndarray, start: np.ndarray) -> np.ndarray:

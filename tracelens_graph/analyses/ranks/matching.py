@@ -1,7 +1,7 @@
 """Which parts of the ranks are one collective.
 
 Sequence numbers count where the profiler wrote them and ends agree. Elsewhere the parts of a process group are aligned
-in time: kinds and sizes must be equal, and of several equal ones only the ends tell which of them one rank lacks. So a
+in time: kinds and sizes must be equal, and of several equal ones only the ends show which of them one rank lacks. So a
 collective that one rank dropped, or ran alone, does not shift those that follow.
 """
 
@@ -56,7 +56,7 @@ def matched(parts: Parts, same_host: np.ndarray) -> np.ndarray:
     lanes = [of_lane for _, of_lane in positions_by(parts.lane)]
     with_barriers = [of_lane for of_lane in lanes if parts.is_barrier[of_lane].any()]
     _match(parts, with_barriers, _Known(same_host, np.zeros(len(same_host), bool)), number)
-    # Barriers tell how far apart clocks are; without any, many a shift may fit.
+    # Barriers show how far apart clocks are; without any, many a shift may fit.
     rest = [of_lane for of_lane in lanes if not parts.is_barrier[of_lane].any()]
     if rest:
         clocks = clocks_by_ends(parts, number, np.arange(len(parts.ranks)))
@@ -123,7 +123,7 @@ class _Merged:
         return np.concatenate(self._numbers)
 
     def ends_agree(self, own: np.ndarray) -> bool:
-        """Whether equal sequence numbers stand for equal collectives, as far as ends can tell."""
+        """Whether equal sequence numbers stand for equal collectives, as far as ends can show it."""
         at, there = self._at_sequence(own)
         if there.sum() < 2:
             return True
@@ -204,7 +204,7 @@ class _Merged:
 
 
 def _clock_shift(key_a: np.ndarray, end_a: np.ndarray, key_b: np.ndarray, end_b: np.ndarray, same_host: bool) -> int:
-    """By how much the clock of b is ahead of that of a; 0 where ends do not tell, or tell no more than 0 does."""
+    """By how much the clock of b is ahead of that of a; 0 where ends do not show it, or fit no better than with 0."""
     shift, count = _shift(key_a, end_a, key_b, end_b)
     least = min(len(key_a), len(key_b))
     if count < max(2, 0.3 * least):
@@ -219,7 +219,7 @@ def _clock_shift(key_a: np.ndarray, end_a: np.ndarray, key_b: np.ndarray, end_b:
 def _without_drift(key_a: np.ndarray, end_a: np.ndarray, key_b: np.ndarray, end_b: np.ndarray) -> np.ndarray:
     """Ends of b on a clock that runs as fast as that of a.
 
-    Pairs that surely are one collective tell how far; with the line through them more pairs are found, and so on.
+    Pairs that surely are one collective show how far; with the line through them more pairs are found, and so on.
     """
     if not len(end_b) or end_b[-1] - end_b[0] < _LEAST_FOR_DRIFT_NS:
         return end_b
@@ -241,7 +241,7 @@ def _shift(
 ) -> tuple[int, int]:
     """The most frequent difference of ends over all pairs of one key, and how many have it.
 
-    Of many pairs every so many parts of b stand for all; the count is that of all, as far as these tell.
+    Of many pairs every so many parts of b stand for all; the count is that of all, as far as these show it.
     """
     places = dict(positions_by(key_a))
     pairs = [(end_b[at], end_a[places[key]]) for key, at in positions_by(key_b) if key in places]

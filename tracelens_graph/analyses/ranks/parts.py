@@ -49,7 +49,7 @@ class Parts:
         is_known: whether its kind is known.
         is_transfer: whether one rank sends to one other.
         lacks_partner: whether it is a transfer whose other end is not recorded.
-        is_recorded: whether the trace tells of what process group it is.
+        is_recorded: whether the trace records its process group.
         key: number of what ranks must agree on: kind, and type and sizes where these are equal on all ranks.
     """
 
@@ -155,7 +155,7 @@ def _as_met(numbers: Codes) -> Codes:
 def _lanes(forms: Sequence[Collective], of_ranks: Sequence[Sequence[int]]) -> list[Hashable]:
     """What the ranks of a process group have in common: its ranks, and its name where several groups have these.
 
-    Groups are often numbered by each rank for itself, so a name alone does not tell. Where ranks are not recorded, the
+    Groups are often numbered by each rank for itself, so a name alone is not enough. Where ranks are not recorded, the
     name is all there is.
 
     Args:

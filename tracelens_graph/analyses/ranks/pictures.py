@@ -115,10 +115,7 @@ def step_keys(ranks: Sequence[RankCollectives]) -> list[list[int]]:
 
 
 def rank_labels(ranks: Sequence[RankCollectives]) -> list[str]:
-    """Names of ranks for an axis, all different: their numbers, or where these do not tell them apart those of traces.
-
-    Names are as the traces tell them.
-    """
+    """Names of ranks for an axis, all different: their numbers; where two are equal, names of traces."""
     numbers = [rank.rank for rank in ranks]
     if None not in numbers and len(set(numbers)) == len(numbers):
         return [f"rank {number}" for number in numbers]
@@ -219,7 +216,7 @@ def _positive(value: float | None) -> bool:
 
 
 MOST_PAIRED = 64
-"""Ranks of which pairs are shown."""
+"""Ranks whose pairs are shown."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,7 +268,7 @@ MOST_PARTS = 1500
 MOST_BARS = 12_000
 """Intervals of all lanes; where there are more, near ones become one."""
 _FINEST = 4000
-"""Parts of the time below which intervals are not told apart, at first."""
+"""Parts of the time below which intervals are joined, at first."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,7 +50,7 @@ class Nodes:
 
         Args:
             ranks: the ranks.
-            hosts: where each ran, as `host_of` tells.
+            hosts: where each ran, see `host_of`.
             devices: how many devices the recording of each lists.
             per_node: number of ranks per node, if the user says so; it goes before what recordings say.
 
@@ -181,15 +181,15 @@ class RankCollectives:
     Attributes:
         name, rank: of the trace.
         world_size: ranks of its job, None where not recorded.
-        host: what tells the host of the rank from others, None where not recorded.
+        host: what identifies the host of the rank, None where not recorded.
         devices: number of devices that the trace lists, 0 where it lists none.
         offset_ns: what to add to its times to compare them with those of other ranks.
         held: each with the first start and the last end of its kernels in the window, ns.
-        cut: keys of those of which the window holds none.
+        cut: keys of collectives without kernels in the window.
         step_of: for each of `held` the place in `steps` of the step that launched it, -1 for none.
         steps: the steps that launched GPU work, by start on the device; without GPU work those of the host.
         gpu: when its GPUs were at work.
-        properties: what the trace tells of its devices.
+        properties: what the trace records of its devices.
         part: what part of the trace was looked at; empty for all of it.
         damage: what of its file was repaired or lost; empty if it is sound.
         switch: what the names of hosts at one switch share, None where not known.
@@ -329,7 +329,7 @@ class ReadRank:
         return ReadRank, (self.part,)
 
     def __call__(self, core: Core) -> tuple[RankCollectives, ...] | None:
-        """What a graph leaves; None for a profile of JAX, whose devices are ranks that only all hosts tell apart."""
+        """What a graph leaves; None for a profile of JAX, whose devices only all hosts together number."""
         if core.framework.devices_are_ranks:
             return None
         windows = [whole_window(core), *([] if self.part is None else [self.part(core)])]
@@ -370,7 +370,7 @@ def read_alone(trace: TraceMember) -> RankCollectives:
 def gathered(ranks: Sequence[RankCollectives]) -> list[RankCollectives]:
     """Ranks that were read alone on one clock, as in a `TraceSet`, and in the order of their numbers.
 
-    A trace that does not tell when it began has the offset 0.
+    A trace that does not record when it began has the offset 0.
     """
     zero = min((one.offset_ns for one in ranks if one.offset_ns), default=0)
     found = [replace(one, offset_ns=one.offset_ns - zero if one.offset_ns else 0) for one in ranks]

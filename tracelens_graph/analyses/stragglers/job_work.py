@@ -8,13 +8,10 @@ median. Host time between two calls takes the median of equal stretches; the pub
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from tracelens_graph.analyses.critical_path.causes import Causes
-from tracelens_graph.analyses.critical_path.causes import causes as causes_of_ranks
 from tracelens_graph.analyses.critical_path.critical_path import steps_of
 from tracelens_graph.analyses.critical_path.points import Edge, Role
 from tracelens_graph.analyses.critical_path.rerun import (
@@ -30,24 +27,19 @@ from tracelens_graph.analyses.critical_path.rerun import (
     without_arrivals,
 )
 from tracelens_graph.analyses.diagnosis.finding import brief
-from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
 from tracelens_graph.analyses.stragglers.rank_work import HostLabels, pipelines
 from tracelens_graph.analyses.stragglers.reasons import (
-    EXPLAINED_PERCENT,
     LARGER,
     LINK,
     MORE,
     OF_STATE,
     SLOWER,
     around,
-    most_by_chance,
 )
 from tracelens_graph.analyses.stragglers.work import Work
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collectives import collectives_of
-from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.graph.window import step_number
 from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 
 COMPUTATION, HOST = "computation", "host"
@@ -111,7 +103,7 @@ def work_of_job(causes: Causes, between_programs: bool = True) -> Work:
         steps=max(len(steps.number), 1),
         notes=causes.notes,
         is_covered=causes.matched is None or 2 * len(np.unique(causes.collective)) >= len(causes.matched),
-        explain=lambda worker, code: _explained(
+        explain=lambda worker, code: explained(
             causes,
             recorded - ideal,
             np.flatnonzero((kind == code) & (causes.ordinal[causes.after] == worker)),
@@ -136,7 +128,7 @@ def _without_incomplete(causes: Causes, recorded: Ns) -> tuple[Ns, Mask]:
     return freed, apart
 
 
-def _explained(causes: Causes, excess: Ns, edge: Rows, worker: int, kind: str) -> tuple[str, str]:
+def explained(causes: Causes, excess: Ns, edge: Rows, worker: int, kind: str) -> tuple[str, str]:
     """How some operations of a kind on a rank differ from even ones, and the work with most of that."""
     edge = edge[excess[edge] > 0]
     if not len(edge):
@@ -325,101 +317,3 @@ def _transfers(causes: Causes) -> list[tuple[str, np.ndarray]]:
             size = one.in_bytes if one.kind in POINT_TO_POINT else (one.in_bytes, one.out_bytes)
             groups.setdefault((one.kind, size, one.group_size), []).append(edge)
     return [(str(key[0]), np.array(edges)) for key, edges in groups.items()]
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where a delay began: the rank, a word of `REASONS`, and the work with most of it."""
-
-    ordinal: int
-    word: str
-    what: str
-
-
-class Origins:
-    """Where delays of ranks began, however many transfers and collectives away.
-
-    Args:
-        traces: the ranks.
-        matched: which of their collectives are one.
-    """
-
-    def __init__(self, traces: TraceSet, matched: MatchedCollectives) -> None:
-        self._traces, self._matched = traces, matched
-
-    @cached_property
-    def _causes(self) -> Causes:
-        return causes_of_ranks(self._traces, self._matched)
-
-    @cached_property
-    def _work(self) -> Work:
-        return work_of_job(self._causes, between_programs=False)
-
-    @cached_property
-    def _excess(self) -> Ns:
-        return self._work.recorded - self._work.ideal
-
-    @cached_property
-    def _shared_ns(self) -> Mapping[int, int]:
-        """Step -> host time beyond the usual that at least half of the ranks spend in it: they are not late by that."""
-        of_steps: dict[int, dict[int, int]] = {}
-        host = self._work.kind == self._work.kinds.index(HOST)
-        for ordinal in range(len(self._traces)):
-            for (step, what, _), lane in lanes(self._causes, ordinal).items():
-                if what == "host":
-                    edge = lane.edge[host[lane.edge]]
-                    of_step = of_steps.setdefault(step, {})
-                    of_step[ordinal] = of_step.get(ordinal, 0) + int(self._excess[edge].sum())
-        ranks = len(self._traces)
-        return {step: sorted(of.values())[(len(of) - 1) // 2] for step, of in of_steps.items() if 2 * len(of) > ranks}
-
-    def _step(self, point: int) -> int:
-        core = self._causes.core(int(self._causes.ordinal[point]))
-        mark = int(core.step[self._causes.row[point]])
-        number = step_number(core.names[core.columns.name[mark]]) if mark >= 0 else None
-        return 0 if number is None else number
-
-    def of(self, ordinal: int, row: int, late_ns: int) -> Origin | None:
-        """Where the delay of a GPU event began; None where no excess on the way to it accounts for it.
-
-        The way goes back over what bound each point, up to where all ranks met.
-
-        Args:
-            ordinal: place of the rank.
-            row: the GPU event.
-            late_ns: how late it is.
-        """
-        causes, work = self._causes, self._work
-        met = len(causes.time) - len(causes.collective)
-        rank = causes.ranks[ordinal]
-        point = int(causes.first_point[ordinal] + rank.gpu_start[np.searchsorted(rank.gpu_rows, row)])
-        passed: dict[tuple[int, int], list[int]] = {}
-        sums: dict[tuple[int, int], int] = {}
-        total = 0
-        while total < late_ns and (edge := int(causes.binding[point])) >= 0:
-            kind = int(work.kind[edge])
-            if kind >= 0 and (more := int(self._excess[edge])):
-                key = int(causes.ordinal[point]), kind
-                passed.setdefault(key, []).append(edge)
-                sums[key] = sums.get(key, 0) + more
-                total += more
-            point = int(causes.before[edge])
-            if point >= met and self._matched.count[causes.collective[point - met]] == len(self._traces):
-                break
-        if not sums:
-            return None
-        for one, edges in passed.items():
-            if work.kinds[one[1]] == HOST:
-                steps = {self._step(int(causes.after[edge])) for edge in edges}
-                sums[one] -= sum(max(self._shared_ns.get(step, 0), 0) for step in steps)
-        key = max(sums, key=lambda one: sums[one])
-        if sums[key] < EXPLAINED_PERCENT / 100 * late_ns:
-            return None
-        on_way = np.array(passed[key])
-        word, what = _explained(causes, self._excess, on_way, key[0], work.kinds[key[1]])
-        if word == SLOWER:
-            ends = causes.after[on_way]
-            code = causes.core(key[0]).columns.name[causes.row[ends]]
-            if sums[key] < most_by_chance(work.recorded[on_way], work.ideal[on_way], code):
-                return None
-        return Origin(key[0], word, what) if word else None

@@ -17,8 +17,8 @@ from tracelens_graph.analyses.diagnosis.finding import percent
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.shared.grouping import first_rows
-from tracelens_graph.analyses.stragglers.job_work import Origin, Origins
-from tracelens_graph.analyses.stragglers.lateness import DELAYS_ADD_UP, chance_ns, in_words
+from tracelens_graph.analyses.stragglers.lateness import DELAYS_ADD_UP
+from tracelens_graph.analyses.stragglers.origins import Origin, Origins
 from tracelens_graph.analyses.stragglers.reasons import (
     EARLIER,
     EVEN,
@@ -28,6 +28,7 @@ from tracelens_graph.analyses.stragglers.reasons import (
     UNKNOWN,
     UNNAMED,
     Reason,
+    in_words,
     reason_of,
 )
 from tracelens_graph.analyses.stragglers.segments import Arrivals
@@ -181,7 +182,7 @@ def _followed(arrivals: Arrivals, reason: Reason, origin: Origin | None, ordinal
     if origin.ordinal == ordinal:
         return replace(reason, word=origin.word, what=origin.what)
     name = arrivals.traces[origin.ordinal].name
-    because = in_words({"reason": origin.word, "what": origin.what})
+    because = in_words(origin.word, origin.what)
     return replace(reason, word=OTHERS, what=f"waited for {name}: {because}")
 
 
@@ -196,7 +197,7 @@ def _late_parts(figures: Figures, numbers: Container[int] | None) -> list[tuple[
     last, of_last = figures.held_up_ns
     number = m.number[part]
     is_last = part == m.last_part[number]
-    least = np.maximum(np.maximum(EVEN_NS, LATE_BESIDE_PERCENT / 100 * of_last), chance_ns(figures))
+    least = np.maximum(np.maximum(EVEN_NS, LATE_BESIDE_PERCENT / 100 * of_last), figures.chance_ns)
     behind_half = np.arange(len(part)) - m.first[number] >= m.count[number] // 2
     chosen = np.flatnonzero(np.where(is_last, last[number] >= 0, behind_half & (later >= least[number])))
     chosen = chosen[np.lexsort((number[chosen], -later[chosen]))]
@@ -275,5 +276,5 @@ def late_ranks(arrivals: Table, figures: Figures) -> Table:
 
 
 def _weight(row: dict[str, Any]) -> tuple[bool, float]:
-    """How well a late arrival stands for others of its reason: those that say more come first."""
+    """How well a late arrival stands for others of its reason: those with more detail come first."""
     return bool(row["what"]), row["late_us" if row["reason"] == EARLIER else "new_us"]

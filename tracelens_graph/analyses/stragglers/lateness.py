@@ -16,24 +16,34 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
-from tracelens_graph.analyses.ranks.figures import Figures, held_up_by, later_by
+from tracelens_graph.analyses.ranks.figures import NOISE, Figures, held_up_by, later_by
 from tracelens_graph.analyses.ranks.matched_collectives import ALONE, MatchedCollectives
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
-from tracelens_graph.analyses.stragglers.rank_work import pipelines
-from tracelens_graph.analyses.stragglers.reasons import EARLIER, GPU_REASONS, LINK, OTHERS, REASONS, UNKNOWN, UNNAMED
+from tracelens_graph.analyses.stragglers.names import called, teams, when
+from tracelens_graph.analyses.stragglers.reasons import (
+    EARLIER,
+    GPU_REASONS,
+    LINK,
+    OTHERS,
+    REASONS,
+    UNKNOWN,
+    UNNAMED,
+    in_words,
+)
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.trace_set import rank_number, rank_titles
 from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.arrays import Ns
+from tracelens_graph.utils.texts import ranges
 
 CULPRITS = TableSchema(
     "culprits",
     "Who makes the ranks of a job wait, and why: late ranks together, by what they share.",
     {
         "who": Column.key(
-            "the late ranks: a host, stage or group of which all are late, and their numbers",
+            "the late ranks: a host, stage or group, if all of it is late, and their numbers",
             "who",
             drop_priority=-1,
             wraps=True,
@@ -52,9 +62,9 @@ CULPRITS = TableSchema(
 )
 
 ADDED_UP = "one delay counts again in every collective that it delays, so a repair saves less"
-"""What holds of a sum of delays. What an end of them would gain, `what_if(..., repair=...)` tells."""
+"""What holds of a sum of delays. `what_if(..., repair=...)` shows what an end of them would gain."""
 
-DELAYS_ADD_UP = f"{ADDED_UP}: `ranks --what-if repair=RANK` says how much"
+DELAYS_ADD_UP = f"{ADDED_UP}: `ranks --what-if repair=RANK` shows how much"
 """The same in the definition of a column."""
 
 HELD_UP = f"held up ms: {ADDED_UP}"
@@ -64,13 +74,10 @@ LEAST_PERCENT = 2.0
 """Of the mean span of the ranks: what delays below it cost is not worth a repair."""
 LEAST_OF_A_STEP_PERCENT = 20.0
 """Or of a step, where delays are of few steps."""
-NOISE = 3.0
-"""How many times as late as ranks come by chance is late for a reason."""
 SMALL_PERCENT = 10.0
 """A rank, or a reason, with less than this share of the lateness of the largest beside it is none of its own."""
 NEARLY_ALWAYS_PERCENT = 80.0
 LEAST_COLLECTIVES = 5
-
 
 _NO_FAULT = (*(word for word in UNNAMED if word != UNKNOWN), OTHERS, LINK)
 _OF_ITSELF = tuple(word for word in REASONS if word not in (*UNNAMED, OTHERS, LINK))
@@ -111,7 +118,7 @@ class Culprit:
         in_all = f"{shown_ms(self.late_ns)} ({self.percent:.1f} % of the recording)"
         is_once = not self.steps or self.step_ns == self.late_ns
         by = in_all if is_once else f"{shown_ms(self.step_ns)} a step, {in_all} in all"
-        return f"{self.who}{self.when}, by {by}: {in_words({'reason': self.reason, 'what': self.what})}"
+        return f"{self.who}{self.when}, by {by}: {in_words(self.reason, self.what)}"
 
 
 @dataclass(frozen=True)
@@ -121,7 +128,7 @@ class Lateness:
     Attributes:
         culprits: who makes the others wait, the most expensive first.
         late: name of the rank with most lateness; None if nobody is late for a reason.
-        lines: what to say of them, for people: each culprit, or why there is none; and which files are in doubt.
+        lines: the same in words: each culprit, or why there is none; and which files are in doubt.
     """
 
     culprits: tuple[Culprit, ...]
@@ -162,7 +169,7 @@ def lateness(
         None for a single trace, or where the traces have no collectives in common.
     """
     m = figures.matched
-    if len(m.ranks) < 2 or not _mean_span_ns(figures):
+    if len(m.ranks) < 2 or not figures.mean_span_ns:
         return None
     files = odd_files(figures)
     if not len(m):
@@ -203,11 +210,6 @@ def culprits_table(found: Lateness | None, m: MatchedCollectives) -> Table:
     return CULPRITS.of_records(records, "Culprits", [line for line in lines if not line.startswith("late: ")])
 
 
-def _mean_span_ns(figures: Figures) -> float:
-    spans = [end - start for start, end in (rank.span_ns for rank in figures.matched.ranks)]
-    return float(np.mean(spans)) if spans else 0.0
-
-
 # --- what counts -----------------------------------------------------------------------------------------------------
 
 
@@ -217,7 +219,7 @@ def _with_reasons(figures: Figures, arrivals: Iterable[Mapping[str, Any]], delay
     place = {one.name: at for at, one in enumerate(m.ranks)}
     of_part = zip(m.number.tolist(), m.trace.tolist(), delay_ns.tolist(), strict=True)
     by_link = {(number, trace): ns for number, trace, ns in of_part if ns}
-    least = chance_ns(figures)
+    least = figures.chance_ns
     of_step: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
     for row in sorted(arrivals, key=lambda one: one["collective"]):
         rank = place[row["trace"]]
@@ -275,57 +277,18 @@ def _before(figures: Figures, arrivals: Iterable[Mapping[str, Any]]) -> list[str
     """Who came late to its first collective for what lies before the recording, if that is much; the latest of all."""
     rows = [row for row in arrivals if row["reason"] == EARLIER and row["what"]]
     row = max(rows, key=lambda one: one["late_us"], default=None)
-    if row is None or percent(row["late_us"] * 1e3, _mean_span_ns(figures)) < LEAST_PERCENT:
+    if row is None or percent(row["late_us"] * 1e3, figures.mean_span_ns) < LEAST_PERCENT:
         return []
     m = figures.matched
     title = dict(zip((one.name for one in m.ranks), rank_titles(m.ranks), strict=True))[row["trace"]]
     return [f"{title} came {shown_ms(row['late_us'] * 1e3)} late to the first {row['kind']}: {row['what']}"]
 
 
-def chance_ns(figures: Figures) -> Ns:
-    """For each collective how late ranks come by chance at most: the same in all of its kind and number of ranks.
-
-    That is how much a rank's place among the others differs from step to step, and how far apart the earlier half
-    comes; both are little where few are late, and where a rank is late always.
-    """
-    m = figures.matched
-    order, _ = figures.later_ns
-    of, rank = m.number[order], m.trace[order]
-    middle = m.start_ns[order[m.first + (m.count - 1) // 2]]
-    early = np.where(m.count > 2, middle - m.first_start_ns, 0)
-    apart = m.start_ns[order] - middle[of]
-    kind = np.unique(
-        [f"{kind} {count}" for kind, count in zip(m.kind, m.count.tolist(), strict=True)], return_inverse=True
-    )[1]
-    in_step: dict[tuple[int, int | None], int] = defaultdict(int)
-    index = []
-    for group, step in zip(figures.groups.number.tolist(), figures.step, strict=True):
-        index.append(in_step[group, step])
-        in_step[group, step] += 1
-    group_place = np.array(index)[of]
-    _, same = np.unique(np.stack([rank, figures.groups.number[of], group_place]), axis=1, return_inverse=True)
-    differs = np.abs(apart - _medians(same.ravel(), apart)[same.ravel()])
-    _, of_rank = np.unique(np.stack([kind[of], rank]), axis=1, return_inverse=True)
-    usual = _medians(of_rank.ravel(), differs)
-    noise = np.zeros(int(kind.max(initial=-1)) + 1, np.int64)
-    kind_of_rank = kind[of][np.unique(of_rank.ravel(), return_index=True)[1]]
-    for one in range(len(noise)):
-        noise[one] = max(1.48 * np.median(usual[kind_of_rank == one]), np.median(early[kind == one]))
-    return (NOISE * noise[kind]).astype(np.int64)
-
-
-def _medians(group: np.ndarray, values: Ns) -> Ns:
-    """For each group, numbered from 0 on, the lower median of its values."""
-    order = np.lexsort((values, group))
-    first = np.searchsorted(group[order], np.arange(int(group.max(initial=-1)) + 2))
-    return values[order[first[:-1] + (np.diff(first) - 1) // 2]]
-
-
 # --- who they are together --------------------------------------------------------------------------------------------
 
 
-def _grouped(figures: Figures, found: Sequence[_Late]) -> Iterable[Culprit]:
-    """Culprits: late ranks by reason, those of the host also by what each mostly did."""
+def _by_cause(found: Sequence[_Late]) -> Mapping[tuple[str, str], list[_Late]]:
+    """Lateness by reason, that of the host also by what each rank mostly did."""
     did: dict[tuple[int, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for one in found:
         did[one.place, one.reason]["" if one.reason in GPU_REASONS else one.what.partition(",")[0]] += one.ns
@@ -333,9 +296,15 @@ def _grouped(figures: Figures, found: Sequence[_Late]) -> Iterable[Culprit]:
     for one in found:
         mostly = did[one.place, one.reason]
         causes[one.reason, max(mostly, key=lambda what: mostly[what])].append(one)
-    span = _mean_span_ns(figures)
+    return causes
+
+
+def _grouped(figures: Figures, found: Sequence[_Late]) -> Iterable[Culprit]:
+    """Culprits: late ranks with one cause."""
+    span = figures.mean_span_ns
     steps = sorted({step for step in figures.step if step is not None})
-    for (reason, what), lates in causes.items():
+    shared = teams(figures) if found else []
+    for (reason, what), lates in _by_cause(found).items():
         late = _more_than_usual(lates, len(figures.matched.ranks)) if reason in GPU_REASONS else lates
         if not late:
             continue
@@ -358,8 +327,8 @@ def _grouped(figures: Figures, found: Sequence[_Late]) -> Iterable[Culprit]:
         moves = len(of_step) > 1 and len(places) > 1 and 2 * sum(together) <= len(places) * len(together)
         worst = max((one for one in late if one.what.startswith(what)), key=lambda one: (bool(one.what), one.ns))
         yield Culprit(
-            tuple(places), _called(figures, places, moves), tuple(struck), _when(struck, steps), moves, reason,
-            worst.what, cost, percent(cost, span), round(cost / max(len(struck), 1)),
+            tuple(places), called(figures.matched, places, moves, shared), tuple(struck), when(struck, steps), moves,
+            reason, worst.what, cost, percent(cost, span), round(cost / max(len(struck), 1)),
         )  # fmt: skip
 
 
@@ -372,71 +341,6 @@ def _more_than_usual(late: Sequence[_Late], ranks: int) -> list[_Late]:
     return [one for one in late if totals[one.place] > NOISE * usual]
 
 
-def _called(figures: Figures, places: Sequence[int], moves: bool) -> str:
-    """What some ranks are called: by their numbers, and by hosts, stages and groups that are these ranks."""
-    m = figures.matched
-    names = _numbers(m, places)
-    if moves:
-        return f"{names} in turn"
-    if len(places) == 1:
-        return names
-    shared = [name for name, members in _teams(figures) if members == frozenset(places)]
-    return f"{' and '.join(shared)} ({names})" if shared else names
-
-
-def _numbers(m: MatchedCollectives, places: Sequence[int]) -> str:
-    """Numbers of ranks in words: rank 3, ranks 4-7 and 9."""
-    titles = rank_titles(m.ranks)
-    numbers = [m.ranks[place].rank for place in places]
-    if any(titles[place] != f"rank {number}" for place, number in zip(places, numbers, strict=True)):
-        return ", ".join(titles[place] for place in places)
-    return f"rank{'s' * (len(places) > 1)} {ranges([number for number in numbers if number is not None])}"
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Whole numbers, ascending, in words: 2 and 5, 4-7 and 9."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    parts = [word for run in runs for word in ([f"{run[0]}-{run[-1]}"] if len(run) > 2 else map(str, run))]
-    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
-
-
-def _teams(figures: Figures) -> list[tuple[str, frozenset[int]]]:
-    """What ranks of a job may have in common: hosts, stages of a pipeline, process groups; with their places."""
-    m = figures.matched
-    hosts: dict[int | None, set[int]] = defaultdict(set)
-    for place, host in enumerate(m.hosts):
-        hosts[host].add(place)
-    found = [
-        (f"host {host}", frozenset(members)) for host, members in hosts.items() if host is not None and len(hosts) > 1
-    ]
-    _, stage = pipelines(m)
-    if stage.any():
-        found += [
-            (f"stage {at}", frozenset(np.flatnonzero(stage == at).tolist())) for at in range(int(stage.max()) + 1)
-        ]
-    place_of = {one.rank: place for place, one in enumerate(m.ranks)}
-    names = dict(zip(figures.groups.number.tolist(), figures.groups.name, strict=True))
-    for number, ranks in enumerate(figures.groups.ranks):
-        members = frozenset(place_of[rank] for rank in ranks or () if rank in place_of)
-        if 1 < len(members) < len(m.ranks) and all(members != other for _, other in found):
-            found.append((f"group {names[number]}", members))
-    return found
-
-
-def _when(struck: Sequence[int], steps: Sequence[int]) -> str:
-    """Steps in words, where they are few of all; else empty."""
-    if not struck or 2 * len(struck) > len(steps):
-        return ""
-    if len(struck) <= LEAST_COLLECTIVES:
-        return f" in step{'s' * (len(struck) > 1)} {ranges(struck)}"
-    return f" in {len(struck):,} of {len(steps):,} steps"
-
-
 # --- nobody -----------------------------------------------------------------------------------------------------------
 
 
@@ -446,7 +350,7 @@ def _nobody(figures: Figures, by: tuple[np.ndarray, Ns]) -> str:
     last, later = by
     ranks = len(m.ranks)
     held_up = sum_by_group(last[last >= 0], later[last >= 0], ranks)
-    share = percent(int(held_up.max()), _mean_span_ns(figures))
+    share = percent(int(held_up.max()), figures.mean_span_ns)
     times = np.bincount(last[last >= 0], minlength=ranks)
     took_part = np.bincount(m.trace[m.order], minlength=ranks)
     worst = int(np.argmax(times))
@@ -485,7 +389,7 @@ def odd_files(figures: Figures) -> list[str]:
             missing[rank] += rank not in there
     gone = sorted(rank for rank, count in missing.items() if count and rank not in place_of)
     if gone:
-        lines.append(f"no file of rank{'s' * (len(gone) > 1)} {ranges(gone)}")
+        lines.append(f"no file of rank{'s' * (len(gone) > 1)} {ranges(gone, ' and ')}")
     short = [
         f"{titles[place_of[rank]]} ({count:,})" for rank, count in sorted(missing.items())
         if count and rank in place_of and place_of[rank] not in foreign and not m.ranks[place_of[rank]].damage
@@ -494,10 +398,3 @@ def odd_files(figures: Figures) -> list[str]:
         more = f" and {len(short) - 8:,} more ranks" if len(short) > 8 else ""
         lines.append(f"collectives of their groups that recordings lack: {', '.join(short[:8])}{more}")
     return lines
-
-
-def in_words(row: Mapping[str, Any]) -> str:
-    """The reason that a row of `late_ranks` gives."""
-    if row["reason"] in UNNAMED:
-        return str(row["what"] or REASONS[row["reason"]])
-    return row["reason"].replace("_", " ") + (f" ({row['what']})" if row["what"] else "")

@@ -25,7 +25,7 @@ _TRANSFERS = ("forward-send", "forward-recv", "backward-send", "backward-recv")
 _TYPES = {name: f"{name.partition('-')[0]}-pp-comm" for name in _TRANSFERS}
 _PARAMETERS, _CLIP, _EMBEDDING = "params-all-gather", "optimizer-clip-main-grad", "embedding-grads-all-reduce"
 _WITHIN_WORKER = "layernorm-grads-all-reduce"
-"""Its peers are tensor-parallel ranks, of which one stands for all."""
+"""Its peers are tensor-parallel ranks; one of them stands for all."""
 _COMPUTE = "-compute"
 
 
@@ -143,7 +143,7 @@ def _peers(kind: np.ndarray, of: Mapping[str, np.ndarray]) -> Codes:
 
 
 def _waits(kind: np.ndarray, communicates: Mask, of: Mapping[str, np.ndarray]) -> tuple[Rows, Rows]:
-    """Pairs of operations of a worker, of which the second cannot begin before the first has ended."""
+    """Pairs of operations of a worker: the second cannot begin before the first has ended."""
     found: list[tuple[int, int]] = []
     transfers = np.isin(kind, _TRANSFERS)
     stream = np.where(transfers, kind, np.where(communicates, "data parallel", "compute"))

@@ -305,20 +305,22 @@ def pipelines(matched: MatchedCollectives) -> tuple[Codes, Codes]:
     Ranks that transfers join, directly or over others, are of one pipeline. Its stages are in the order in which they
     first send something: a stage sends when it has received and computed.
     """
-    count = len(matched.ranks)
-    number = list(range(count))
-    sends: Mask = np.array([kind in POINT_TO_POINT for kind in matched.kind], bool)
+    m, count = matched, len(matched.ranks)
+    transfers: Mask = np.array([kind in POINT_TO_POINT for kind in m.kind], bool)
+    parts = m.order[np.repeat(transfers, m.count)]
+    rank, other = m.trace[parts], m.per_part(m.trace[m.last_part])[parts]
+    number = np.arange(count)
+    while True:  # the smallest place of each pipeline goes on from rank to rank
+        least = number.copy()
+        np.minimum.at(least, rank, number[other])
+        np.minimum.at(least, other, number[rank])
+        if np.array_equal(least, number):
+            break
+        number = least
+    pipeline = np.unique(number, return_inverse=True)[1]
     first = np.full(count, np.iinfo(np.int64).max)
-    for collective in np.flatnonzero(sends).tolist():
-        parts = matched.parts_of(collective)
-        one, *others = matched.trace[parts].tolist()
-        joined = {number[other] for other in others}
-        number = [number[one] if at in joined else at for at in number]
-        for part in parts.tolist():
-            if matched.parts.collective(part).kind == "send":
-                rank = int(matched.trace[part])
-                first[rank] = min(first[rank], int(matched.last_start_ns[collective]))
-    pipeline = np.unique(np.array(number), return_inverse=True)[1]
+    sends = parts[np.array([one.kind == "send" for one in m.parts.forms], bool)[m.parts.form[parts]]]
+    np.minimum.at(first, m.trace[sends], m.last_start_ns[m.number[sends]])
     stage = np.zeros(count, np.int64)
     for _, of in positions_by(pipeline):
         stage[of[np.lexsort((of, first[of]))]] = np.arange(len(of))

@@ -74,7 +74,7 @@ REASONS: Mapping[str, str] = {
     "allocation": "allocating or releasing memory",
     "op": "host time in ops and launch calls",
     "python": "Python, in no op and no call",
-    "unrecorded": "host time of which nothing is recorded",
+    "unrecorded": "host time without any record",
     SLOWER: "the same GPU work took longer",
     LARGER: "the same kernels took longer, on inputs of other sizes",
     MORE: "GPU work that the median rank did not have",
@@ -303,11 +303,18 @@ def _communication(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
     evidence = f"it took {shown_ms(int(core.columns.dur_ns[row]))}"
     rank, wait_ns = blamed.rank.waited_for(row)
     if rank >= 0:
-        evidence += f", of which {shown_ms(wait_ns)} were waiting for {arrivals.traces[rank].name}"
+        evidence += f", {shown_ms(wait_ns)} of it waiting for {arrivals.traces[rank].name}"
     return Reason(OTHERS, new, what, evidence, row)
 
 
 # --- words -----------------------------------------------------------------------------------------------------------
+
+
+def in_words(reason: str, what: str) -> str:
+    """A word of `REASONS` and the work that it is about, for people."""
+    if reason in UNNAMED:
+        return what or REASONS[reason]
+    return reason.replace("_", " ") + (f" ({what})" if what else "")
 
 
 def _compared(arrivals: Arrivals, late: Late, ns: int, other_ns: int) -> str:

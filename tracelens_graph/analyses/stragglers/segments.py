@@ -20,7 +20,7 @@ from tracelens_graph.analyses.stragglers.rank_work import RankWork, SharedEnds, 
 from tracelens_graph.graph.trace_set import Deferred, TraceSet
 
 _MOST_HELD = 4
-"""Ranks of which graphs and what was found of them are held, where graphs are read again when needed."""
+"""Ranks whose graphs, and what was found in them, are held, where graphs are read again when needed."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from tracelens_graph.analyses.critical_path.critical_path import causes_of
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.stragglers.job_work import work_of_job
 from tracelens_graph.analyses.stragglers.operations import work_of_parquet
-from tracelens_graph.analyses.stragglers.reasons import LINK
+from tracelens_graph.analyses.stragglers.reasons import LINK, in_words
 from tracelens_graph.analyses.stragglers.work import Work
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.tables.column import Column
@@ -173,10 +173,10 @@ class Slowdown:
         if stage is not None:
             names, more = [f"stage {stage} of {len(self.stages)} alone {self.stages[stage]:.2f}"], ""
             reason = f"uneven stages, {reason}"
-        if reason == LINK:  # a link is of several ranks, of which none is slow itself
+        if reason == LINK:  # a link is of several ranks, and none of them is slow itself
             kind, _, _ = what.partition(":")
             return f"{text}; slow transfers of {kind} alone {self.types.get(kind, self.job):.2f}"
-        because = f": {reason.replace('_', ' ')}{f' ({what})' if what else ''}" if reason else ""
+        because = f": {in_words(reason, what)}" if reason else ""
         return f"{text}; {', '.join(names)}{more}{because}"
 
     def _stage_of(self, workers: Sequence[int]) -> int | None:

@@ -13,7 +13,7 @@ import numpy as np
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.pictures import WHOLE, BandwidthPoints, PairMatrix, StepLanes, WaitMap, rank_labels
-from tracelens_graph.analyses.stragglers.lateness import in_words
+from tracelens_graph.analyses.stragglers.reasons import in_words
 from tracelens_graph.reports.html.names import LONGEST_LINE, Texts, clean, table_objects
 from tracelens_graph.reports.html.shell import Code, Packed, page
 from tracelens_graph.reports.ranks_text import head, headline, late_lines, notes
@@ -97,7 +97,7 @@ def _reasons(job: Job, places: Mapping[str, int]) -> list[list[str]]:
         reasons = found[places[row["trace"]]]
         if len(reasons) < _REASONS:
             late = f"late in {row['times_late']:,} of {row['collectives']:,} {row['kind']}"
-            reasons.append(clean(f"{late}: {in_words(row)}", LONGEST_LINE))
+            reasons.append(clean(f"{late}: {in_words(row['reason'], row['what'])}", LONGEST_LINE))
     return found
 
 
