@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.idle.idle import Cause, blame
+from tracelens_graph.analyses.idle.blame import blame
+from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.analyses.serving.iterations import BETWEEN, Served, served_in
 from tracelens_graph.graph.batches import PHASES
 from tracelens_graph.graph.iterations import is_of_server
