@@ -24,7 +24,7 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 _PATIENCE_S = 1.0
-"""How long a process may take to clean up when it is told to end."""
+"""How long a process may take to clean up when it is asked to end."""
 
 
 def cores() -> int:

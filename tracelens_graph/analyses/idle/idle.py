@@ -87,7 +87,7 @@ CAUSE_MEANING = {
 
 LONGEST_START_NS = 100_000
 """An idle GPU starts work microseconds, at most some tens, after its launch call returned. What takes longer than this
-has another reason, which the trace does not tell."""
+has another reason, which the trace does not show."""
 LONGEST_BETWEEN_NS = 20_000
 """From one piece of queued work to the next a GPU takes microseconds, too; longer gaps are not explained by that."""
 

@@ -24,7 +24,7 @@ IDLE_CAUSES = TableSchema(
         "cause": Column.key(
             "what the idle time is due to; the causes add up to the idle time, those unknown included", "cause"
         ),
-        "gaps": Column.count("gaps between GPU events of which a part is due to it", "gaps", figure="count"),
+        "gaps": Column.count("gaps between GPU events with a part that is due to it", "gaps", figure="count"),
         "idle_ms": Column.total("idle time due to it, over all devices", "ms", "idle ms", compared="main", figure="ms"),
         "percent_of_idle": Column.share("share of the idle time", "% of idle", drop_priority=2),
         "percent_of_total": Column.share(
