@@ -111,12 +111,12 @@ def _events(
         launched = start[rank] + 0.9 * took[rank]
         yield _event("cpu_op", "record_param_comms", 1, launched, 2)
         yield _event("cuda_runtime", "cudaLaunchKernel", 1, launched + 0.5, 1, correlation=number)
-        told = {
+        args = {
             "correlation": number, "stream": 20, "device": 0, "Collective name": "allreduce", "dtype": "Float",
             "In msg nelems": 1048576, "Out msg nelems": 1048576, "Group size": size,
             "Process Group Name": str(group), "Process Group Ranks": listed, "Seq": at // per_step * per_step + at,
         }  # fmt: skip
-        yield _event("kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)", 20, came[rank], lasts[rank], **told)
+        yield _event("kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)", 20, came[rank], lasts[rank], **args)
 
 
 def _event(category: str, name: str, thread: int, start: float, length: float, **args: object) -> str:

@@ -210,22 +210,22 @@ def siblings(n: int) -> Iterator[Event]:
 def process_groups(n: int) -> Iterator[Event]:
     """Collectives, each of a process group of its own; the job's metadata lists all groups."""
     for i in range(n):
-        said = {"Collective_name": "allreduce", "Process_Group_Name": str(i), "Seq": 1, "dtype": "Float"}
-        said |= {"In_msg_nelems": i + 1, "Out_msg_nelems": i + 1, "Group_size": 2}
+        args = {"Collective_name": "allreduce", "Process_Group_Name": str(i), "Seq": 1, "dtype": "Float"}
+        args |= {"In_msg_nelems": i + 1, "Out_msg_nelems": i + 1, "Group_size": 2}
         op, call, _ = _work(i + 1, 1000.0 + 10 * i, "record_param_comms")
         yield from (op, call)
-        yield _kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 1020.0 + 10 * i, 5.0, i + 1, **said)
+        yield _kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 1020.0 + 10 * i, 5.0, i + 1, **args)
 
 
 def steps_of_a_rank(n: int) -> Iterator[Event]:
     """Steps of a rank, each with a collective of another size and a kernel without a launch, called differently."""
     for i in range(n):
         yield _span("user_annotation", f"ProfilerStep#{i}", 1000.0 + 10 * i, 10.0)
-        said = {"Collective_name": "allreduce", "Process_Group_Name": "0", "Seq": i, "dtype": "Float"}
-        said |= {"In_msg_nelems": i + 1, "Out_msg_nelems": i + 1, "Process_Group_Ranks": "[0, 1]", "Group_size": 2}
+        args = {"Collective_name": "allreduce", "Process_Group_Name": "0", "Seq": i, "dtype": "Float"}
+        args |= {"In_msg_nelems": i + 1, "Out_msg_nelems": i + 1, "Process_Group_Ranks": "[0, 1]", "Group_size": 2}
         op, call, _ = _work(i + 1, 1000.0 + 10 * i, "record_param_comms")
         yield from (op, call)
-        yield _kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 1020.0 + 10 * i, 5.0, i + 1, **said)
+        yield _kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 1020.0 + 10 * i, 5.0, i + 1, **args)
         yield _kernel(f"kernel_of_{i}_things<{i}>", 1025.0 + 10 * i, 5.0, 10**6 + i)
 
 
@@ -273,11 +273,11 @@ def collectives(n: int) -> Iterator[Event]:
 
 def one_collective(n: int) -> Iterator[Event]:
     """Kernels of one collective with one sequence number."""
-    said = {"Collective_name": "allreduce", "Process_Group_Name": "0", "Process_Group_Ranks": "[0, 1]", "Seq": 1}
+    args = {"Collective_name": "allreduce", "Process_Group_Name": "0", "Process_Group_Ranks": "[0, 1]", "Seq": 1}
     for i in range(n):
         op, call, _ = _work(i + 1, 1000.0 + 10 * i, "record_param_comms")
         yield from (op, call)
-        yield _kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 1020.0 + 10 * i, 5.0, i + 1, **said)
+        yield _kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 1020.0 + 10 * i, 5.0, i + 1, **args)
 
 
 def recomputation(n: int) -> Iterator[Event]:

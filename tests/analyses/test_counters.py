@@ -94,3 +94,12 @@ def test_a_saved_graph_has_them_still(core: Core, tmp_path: Path) -> None:
 
     write_graph(core, tmp_path / "saved.tlg")
     assert rows(kernel_counters(load_core(tmp_path / "saved.tlg"))) == rows(kernel_counters(core))
+
+
+def test_values_beyond_64_bits_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    found = [launch("cudaLaunchKernel", 0, 1), counted("k", 10, a=10**400, b=1e308, c=3)]
+    path.write_text(json.dumps({"traceEvents": found}))
+    table = kernel_counters(load_core(path))
+    assert list(zip(table["counter"], table["sum"], strict=True)) == [("c", 3.0)]
+    assert any("2" in note for note in table.notes)

@@ -75,11 +75,15 @@ class TraceMember:
     offset_ns: int = 0
 
     @property
+    def held(self) -> Core | Window:
+        """The graph, or the window of it that counts; read again where it is not held."""
+        return self.graph.read() if isinstance(self.graph, Deferred) else self.graph
+
+    @property
     def core(self) -> Core:
         """The graph, whole."""
-        if isinstance(self.graph, Deferred):
-            return self.graph.read()
-        return self.graph.core if isinstance(self.graph, Window) else self.graph
+        held = self.held
+        return held.core if isinstance(held, Window) else held
 
     @property
     def info(self) -> TraceInfo:
@@ -89,7 +93,7 @@ class TraceMember:
     @property
     def window(self) -> Window:
         """The part of it that counts."""
-        return window_of(self.core if isinstance(self.graph, Deferred) else self.graph)
+        return window_of(self.held)
 
     @property
     def path(self) -> str:
@@ -201,7 +205,7 @@ class TraceSet(Sequence[TraceMember]):
     @property
     def graphs(self) -> list[Core | Window]:
         """The graphs."""
-        return [one.core if isinstance(one.graph, Deferred) else one.graph for one in self._members]
+        return [one.held for one in self._members]
 
     def with_graphs(self, made: Callable[[Core], Core]) -> Self:
         """The set with other graphs in the place of its own, such as graphs with a face; all else stays."""
@@ -438,13 +442,13 @@ def _rank(info: TraceInfo) -> int | None:
 
 
 def rank_in_name(name: str) -> int | None:
-    """The rank that the name of a file tells, such as `rank3.json.gz`; None if it tells none."""
+    """The rank in the name of a file such as `rank3.json.gz`; None if there is none."""
     found = _RANK_IN_NAME.search(name)
     return int(found[1]) if found else None
 
 
 def _rank_notes(members: Sequence[TraceMember]) -> Iterator[str]:
-    """Which ranks of a run are missing, doubled, or of a job of another size; which traces tell nothing usable."""
+    """Which ranks of a run are missing, doubled, or of a job of another size; which traces say nothing usable."""
     for run in dict.fromkeys(one.run for one in members):
         of_run = [one for one in members if one.run == run]
         where = f"run {run}: " if run else ""

@@ -11,6 +11,7 @@ from tracelens_graph.analyses.shared.gpu_work import percent
 from tracelens_graph.analyses.shared.grouping import Cells, group_by
 from tracelens_graph.analyses.shared.levels import END_US, POINTS, START_US, Levels, edges_of, stretches
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, length_before, merge
@@ -95,10 +96,9 @@ class Queue:
 def queues_of(w: Window) -> list[Queue]:
     """The queue of each stream of a window, by device and stream; events without a launch in the trace are in none."""
     c, gpu = w.core.columns, w.linked_gpu_rows
-    group, first = group_by(c.device[gpu], c.stream[gpu])
-    order = np.argsort(group, kind="stable")
     found = []
-    for events in np.split(gpu[order], np.cumsum(np.bincount(group))[:-1]) if len(first) else ():
+    for _, places in positions_by(group_by(c.device[gpu], c.stream[gpu])[0]):
+        events = gpu[places]
         calls = launches_of(c, events)
         start, launch = c.start_ns[events], c.start_ns[calls]
         # Where clocks differ an event may begin before its call: it is in no queue.
@@ -109,7 +109,7 @@ def queues_of(w: Window) -> list[Queue]:
     return sorted(found, key=lambda queue: (queue.device, queue.stream))
 
 
-def _checked(w: Window, capacity: int) -> list[Queue]:
+def _longest_first(w: Window, capacity: int) -> list[Queue]:
     if capacity < 1:
         raise AnalysisError(f"capacity is a length of a queue, from 1 on, not {capacity}")
     return sorted(queues_of(w), key=lambda queue: -queue.longest)
@@ -129,7 +129,7 @@ def queues(g: Core | Window, capacity: int = CAPACITY) -> Table:
         AnalysisError: `capacity` is less than 1.
     """
     w = window_of(g)
-    found, c = _checked(w, capacity), w.core.columns
+    found, c = _longest_first(w, capacity), w.core.columns
     full = [one.full(capacity) for one in found]
     span = [int(c.start_ns[one.events].max() - c.start_ns[one.calls].min()) for one in found]
     waits = [c.start_ns[one.events[one.waited]] - c.start_ns[one.calls[one.waited]] for one in found]
@@ -160,10 +160,10 @@ def queue_length(g: Core | Window, capacity: int = CAPACITY, points: int = POINT
             change of a queue to its next.
 
     Raises:
-        AnalysisError: `capacity` is less than 1, `points` less than 0.
+        AnalysisError: `capacity` is less than 1, `points` less than 0 or more than a million.
     """
     w = window_of(g)
-    found = [one for one in _checked(w, capacity) if len(one.course.at)]
+    found = [one for one in _longest_first(w, capacity) if len(one.course.at)]
     courses = [one.course for one in found]
     parts = []
     for one, edges in zip(found, edges_of(courses, points), strict=True):
@@ -190,7 +190,7 @@ _LONG, _NEAR, _MUCH = 256, 0.99, 0.1
 
 
 def _near_their_longest(found: list[Queue], capacity: int) -> Iterator[str]:
-    """Of queues that seem to be full below the capacity how to see it."""
+    """Notes on queues that seem to be full below the capacity."""
     for one in found:
         near = int(np.ceil(_NEAR * one.longest))
         at = one.course.at

@@ -43,6 +43,8 @@ KERNEL_COUNTERS = TableSchema(
 _CATEGORY = "cuda_profiler_range"
 _NO_COUNTERS = {"device", "context", "stream", "correlation", "External id", "external id", "Ev Idx"}
 """Numbers among the arguments that count nothing."""
+_MOST = 2**64
+"""What a counter holds at most; what is beyond is damage."""
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -90,11 +92,17 @@ def kernel_counters(g: Core | Window) -> Table:
     inner = np.where(launch >= 0, nearest_above(c, launch, (Kind.Op,)), -1)
     ops, outer = names_of(w.core, inner), names_of(w.core, outermost_op(w.core, launch))
     keys, values, rows = [], [], []
+    too_large = 0
     for at in kept.tolist():
         for counter, value in found[at].counters.items():
+            if abs(value) > _MOST:
+                too_large += 1
+                continue
             keys.append((found[at].name, ops[at], outer[at], counter))
             values.append(value)
             rows.append(int(launch[at]))
+    if too_large:
+        notes.append(f"values beyond 64 bits are left out: {too_large:,}")
     code = text_codes(keys)
     first = np.unique(code, return_index=True)[1] if len(keys) else np.zeros(0, np.int64)
     groups = Groups(code, np.array(values, float), len(first))
@@ -127,7 +135,7 @@ def _ranges(w: Window) -> list[_Range]:
         for place, raw in enumerate(_EVENTS.decode(text)):
             if _CATEGORY.encode() in bytes(raw) and (event := _read(raw)) and event.cat == _CATEGORY:
                 counters = {
-                    name: float(value)
+                    name: value
                     for name, value in (event.args or {}).items()
                     if isinstance(value, int | float) and not isinstance(value, bool) and name not in _NO_COUNTERS
                 }

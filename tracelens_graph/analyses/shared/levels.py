@@ -12,6 +12,10 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.utils.arrays import Mask, Ns
 
+POINTS = 20
+"""Stretches of time that people are shown."""
+_MOST_POINTS = 1_000_000
+
 
 class Levels(NamedTuple):
     """The course of a quantity: from each moment to the next it is `level`, before the first 0; arrays of one length.
@@ -71,10 +75,11 @@ def edges_of(courses: list[Levels], points: int) -> Iterator[Ns]:
             of a course to its next one.
 
     Raises:
-        AnalysisError: `points` is less than 0.
+        AnalysisError: `points` is less than 0, or more than a million.
     """
-    if points < 0:
-        raise AnalysisError(f"points is a number of stretches, 0 for one from each change to the next, not {points}")
+    if not 0 <= points <= _MOST_POINTS:
+        limits = f"up to {_MOST_POINTS:,}, 0 for one from each change to the next"
+        raise AnalysisError(f"points is a number of stretches, {limits}, not {points}")
     if not points:
         yield from (one.at for one in courses)
     elif courses:
@@ -82,9 +87,6 @@ def edges_of(courses: list[Levels], points: int) -> Iterator[Ns]:
         edges = np.unique(np.array([begin + (end - begin) * i // points for i in range(points + 1)], np.int64))
         yield from (edges for _ in courses)
 
-
-POINTS = 20
-"""Stretches of time that people are shown."""
 
 START_US = Column("when the stretch begins, counted from the zero of Perfetto UI", "us", Role.key, cells="number")
 END_US = Column.moment("when it ends", "us", drop_priority=1)

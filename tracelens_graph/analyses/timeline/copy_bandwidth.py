@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracelens_graph.analyses.shared.grouping import Cells, group_by
+from tracelens_graph.analyses.shared.grouping import Cells, group_by, text_codes
 from tracelens_graph.analyses.shared.levels import END_US, POINTS, START_US, Levels, edges_of, stretches
+from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
@@ -66,17 +67,13 @@ def bandwidths_of(w: Window) -> list[Bandwidth]:
     rows = _copies(w)
     rows = rows[_has_rate(core, rows)]
     group, first = group_by(c.device[rows], c.name[rows], c.kind[rows])
-    ways: dict[tuple[int, str], list[int]] = {}
-    for number, row in enumerate(rows[first].tolist()):
-        way = FILL if c.kind[row] == Kind.Memset else copy_direction(core.names[c.name[row]])
-        ways.setdefault((int(c.device[row]), way), []).append(number)
-    place = np.zeros(len(first), np.int64)
-    for number, groups in enumerate(ways.values()):
-        place[groups] = number
-    order = np.argsort(place[group], kind="stable")
+    ways = [
+        (int(c.device[row]), FILL if c.kind[row] == Kind.Memset else copy_direction(core.names[c.name[row]]))
+        for row in rows[first].tolist()
+    ]
     found = []
-    parts = np.split(rows[order], np.cumsum(np.bincount(place[group], minlength=len(ways)))[:-1]) if ways else ()
-    for (device, way), here in zip(ways, parts, strict=True):
+    for _, places in positions_by(text_codes(ways)[group]):
+        (device, way), here = ways[group[places[0]]], rows[places]
         at, ones = np.concatenate((c.start_ns[here], c.end_ns[here])), np.repeat((1, -1), len(here))
         running = Levels.of(at, ones)
         rate = Levels.of(at, ones * np.tile(c.bytes[here] / c.dur_ns[here], 2))
@@ -103,7 +100,7 @@ def copy_bandwidth(g: Core | Window, points: int = POINTS) -> Table:
             row from each start or end of a copy of the direction to the next.
 
     Raises:
-        AnalysisError: `points` is less than 0.
+        AnalysisError: `points` is less than 0, or more than a million.
     """
     w = window_of(g)
     found, parts = sorted(bandwidths_of(w), key=lambda one: -one.rate.total), []
