@@ -1,6 +1,6 @@
 """What `diff` costs on top of loading its two traces: building both forests, aligning them, and finding the points.
 
-All in one process and in processor time, so that a busy machine tells the same as a quiet one, more or less. The bar
+All in one process and in processor time, so that a busy machine gives nearly the same as a quiet one. The bar
 is 1.2 times both loads.
 
     .venv/bin/python benchmarks/alignment.py --tiles 1 9 25 --runs 3

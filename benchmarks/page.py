@@ -102,7 +102,7 @@ def bytes_per_event(core: Core) -> tuple[int, float]:
 
 
 def seconds(*words: str) -> float:
-    """The processor time that a command takes: a busy machine tells the same as a quiet one, more or less."""
+    """The processor time that a command takes: a busy machine gives nearly the same as a quiet one."""
     program = "from tracelens_graph.cli import main; main()"
     measured = (
         "import resource, subprocess, sys\n"

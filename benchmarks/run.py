@@ -374,7 +374,7 @@ def show(results: list[Result]) -> None:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tiles", type=int, nargs="+", default=[1, 5, 20], help="copies of the trace to measure")
-    parser.add_argument("--runs", type=int, default=5, help="runs of which the median is taken")
+    parser.add_argument("--runs", type=int, default=5, help="runs; the median of them is taken")
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS))
     parser.add_argument("--traces", type=Path, default=CORPUS, help="folder of real traces")
     parser.add_argument("--trace", default=TRACE, help="trace in that folder to make copies of")

@@ -13,7 +13,7 @@
 //   kind: kind of collective
 //   group: what the program calls its process group, else the group's name; null where not recorded
 //   group_ranks: ranks of that group, JSON; null where not recorded
-//   source_rank: number of the rank that sends; null unless a transfer of which both ends are known
+//   source_rank: number of the rank that sends; null unless both ends of a transfer are known
 //   target_rank: number of the rank that receives; null likewise
 //   sequence: number of the collective in its group; null where not recorded
 //   step: number of the step in which most ranks launched it; null outside of steps

@@ -21,7 +21,7 @@ WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
 WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 MATCH (k:GpuEvent) WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)
 WITH p, t, k, k:Memcpy OR k:Memset AS copies
-WHERE copies AND k.bytes IS NOT NULL AND k.dur_ns > 0
+WHERE copies AND k.bytes >= 0 AND k.dur_ns > 0
 WITH p, t, collect({device: k.device, start: k.start_ns, end: k.end_ns, rate: toFloat(k.bytes) / k.dur_ns, direction:
        CASE WHEN k:Memset THEN 'fill'
             WHEN k.name CONTAINS 'HtoD' OR k.name CONTAINS 'HOST_TO_DEVICE' OR k.name CONTAINS 'HostToDevice'

@@ -8,7 +8,7 @@
 //   step: n of ProfilerStep#n, for the GPU events that were launched in it; null for all
 //
 // Columns:
-//   collective: kind of collective; absent for kernels of which it is not known
+//   collective: kind of collective; absent where it is not known
 //   group: name of the process group, else its key
 //   group_description: what the program calls it
 //   group_size: number of ranks in it

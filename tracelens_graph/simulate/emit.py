@@ -17,8 +17,8 @@ def begin_late(process: Process) -> None:
     """Take out of a process what its recording does not hold where that begins `recording_begins_us` later.
 
     An event that began before is gone, also if it ended later; what it held hangs under the nearest event around it
-    that is left. Work on the GPU that was launched before and began later is there, without a launch. A step of which
-    the range is gone is no step.
+    that is left. Work on the GPU that was launched before and began later is there, without a launch. A step
+    without its range is no step.
 
     Raises:
         ValueError: nothing is left.

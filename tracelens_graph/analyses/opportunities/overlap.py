@@ -48,7 +48,7 @@ def overlappable(w: Window, arch: Architecture | None) -> Iterator[Opportunity]:
 
     The op that reads the result is the first one behind the collective that reads as many elements as it gives. Work
     between the two that was launched before the collective was over was held up by it. All of it has to have recorded
-    sizes, and the reader has to be found: else nothing is said. What could be hidden is the exposed time of the
+    sizes, and the reader has to be found: else there is no finding. What could be hidden is the exposed time of the
     collective, or that work, whichever is less.
     """
     core, c = w.core, w.core.columns

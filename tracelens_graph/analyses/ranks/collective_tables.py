@@ -43,7 +43,7 @@ RANK_COLLECTIVES = TableSchema(
             "what the program calls its process group, else the group's name; absent where not recorded"
         ),
         "group_ranks": Column.text("ranks of that group, JSON; absent where not recorded", drop_priority=3),
-        "source_rank": Column("number of the rank that sends; absent unless a transfer of which both ends are known"),
+        "source_rank": Column("number of the rank that sends; absent unless both ends of a transfer are known"),
         "target_rank": Column("number of the rank that receives; absent likewise"),
         "sequence": Column("number of the collective in its group; absent where not recorded"),
         "step": Column("number of the step in which most ranks launched it; absent outside of steps", heading="step"),

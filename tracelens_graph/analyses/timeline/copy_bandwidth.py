@@ -37,8 +37,7 @@ COPY_BANDWIDTH = TableSchema(
     },
 )
 
-FILL = "fill"
-_NOT_RECORDED = -(2**63)
+_FILL = "fill"
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +67,7 @@ def bandwidths_of(w: Window) -> list[Bandwidth]:
     rows = rows[_has_rate(core, rows)]
     group, first = group_by(c.device[rows], c.name[rows], c.kind[rows])
     ways = [
-        (int(c.device[row]), FILL if c.kind[row] == Kind.Memset else copy_direction(core.names[c.name[row]]))
+        (int(c.device[row]), _FILL if c.kind[row] == Kind.Memset else copy_direction(core.names[c.name[row]]))
         for row in rows[first].tolist()
     ]
     found = []
@@ -88,7 +87,7 @@ def _copies(w: Window) -> Rows:
 
 def _has_rate(core: Core, rows: Rows) -> Mask:
     c = core.columns
-    return np.asarray((c.bytes[rows] != _NOT_RECORDED) & (c.dur_ns[rows] > 0))
+    return np.asarray((c.bytes[rows] >= 0) & (c.dur_ns[rows] > 0))
 
 
 def copy_bandwidth(g: Core | Window, points: int = POINTS) -> Table:

@@ -20,7 +20,7 @@ EXPOSED_COMMUNICATION = TableSchema(
     "exposed_communication",
     "How much communication ran without computation beside it.",
     {
-        "collective": Column.key("kind of collective; absent for kernels of which it is not known"),
+        "collective": Column.key("kind of collective; absent where it is not known"),
         "group": Column.key("name of the process group, else its key"),
         "group_description": Column.text("what the program calls it"),
         "group_size": Column("number of ranks in it"),
@@ -63,7 +63,7 @@ def exposed_communication(g: Core | Window) -> Table:
         g: the graph, or a window of it.
 
     Returns:
-        One row per kind of collective and process group, and one for kernels of which both are unknown.
+        One row per kind of collective and process group, and one for kernels where both are unknown.
     """
     w = window_of(g)
     core, c = w.core, w.core.columns

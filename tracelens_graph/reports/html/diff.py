@@ -215,7 +215,7 @@ def diff_stacks(difference: Diff) -> tuple[dict[str, Codes], Called]:
     Returns:
         `parent` and `name` of frames, and where each `first` stands in the order of the calls; parts of the time:
         whose own it is (`frame`), on which `side`, at which `place` of the comparison, how much (`ns`), of how many
-        GPU events (`count`), the longest of which has the `uid`. And the names.
+        GPU events (`count`); the longest one has the `uid`. And the names.
     """
     tree, frames, names = MergedNodes(difference.alignment), Frames(), Called()
     frame_of, order = _call_frames(tree, frames, names)

@@ -2,7 +2,7 @@
 
 The frame holds its page as text (`srcdoc`), in a sandbox, so that neither can reach the other. Where scripts are
 forbidden the table is what stays. Notebooks keep what they show, so each view is small; `save` writes all of it. What
-a view takes, gives and raises is said where people meet it: at the method of its name (`nxview.inline.Drawing`).
+a view takes, gives and raises is described where people meet it: at the method of its name (`nxview.inline.Drawing`).
 """
 
 from __future__ import annotations

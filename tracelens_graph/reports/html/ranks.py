@@ -43,7 +43,7 @@ def ranks_page(job: Job, source: str, commands: Sequence[str] = ()) -> str:
     Args:
         job: the ranks.
         source: what the traces are called together.
-        commands: what tells more, to be copied.
+        commands: commands that show more, to be copied.
     """
     title, texts = clean(f"Ranks of {source}"), Texts()
     lanes = StepLanes.of(job)

@@ -227,7 +227,7 @@ def _further(w: Window) -> dict[str, Table]:
 
 
 MOST_POINTS = 100_000
-"""Moments of a device on a page. Of more, runs of neighbours are told by their ends, extremes, and largest change."""
+"""Moments of a device on a page. Of more, runs of neighbours are given by their ends, extremes, and largest change."""
 
 _KEPT_OF_A_RUN = 6
 
