@@ -15,7 +15,7 @@ from tracelens_graph.analyses.critical_path.what_if import what_if as what_if
 from tracelens_graph.analyses.diagnosis.finding import Finding as Finding
 from tracelens_graph.analyses.diagnosis.verdict import verdict as verdict
 from tracelens_graph.analyses.identification.tables import identified_kernels as identified_kernels
-from tracelens_graph.analyses.idle.idle import idle_causes as idle_causes
+from tracelens_graph.analyses.idle.idle_causes import idle_causes as idle_causes
 from tracelens_graph.analyses.idle.idle_gaps import idle_gaps as idle_gaps
 from tracelens_graph.analyses.kernels.kernels import kernel_category_detail as kernel_category_detail
 from tracelens_graph.analyses.kernels.kernels import kernel_category_summary as kernel_category_summary

@@ -28,7 +28,7 @@ _QUESTIONS = {
     "analyses.timeline.collectives": "coll_analysis",
     "analyses.timeline.copy_bandwidth": "copy_bandwidth",
     "analyses.idle.idle_gaps": "idle_gaps",
-    "analyses.idle.idle": "idle_causes",
+    "analyses.idle.idle_causes": "idle_causes",
     "analyses.serving.iterations": "iterations",
     "analyses.serving.phases": "phases steady_state",
     "analyses.serving.costs": "step_costs",

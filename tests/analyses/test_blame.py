@@ -14,8 +14,8 @@ from profiles import examples
 
 from tracelens_graph.analyses.diagnosis.finding import Finding
 from tracelens_graph.analyses.diagnosis.verdict import verdict
-from tracelens_graph.analyses.idle.blame import blamed, line_below
-from tracelens_graph.analyses.idle.idle import Cause, blame, idle_parts, spent_in
+from tracelens_graph.analyses.idle.blame import blame, blamed, line_below, spent_in
+from tracelens_graph.analyses.idle.idle import Cause, idle_parts
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import whole_window
 from tracelens_graph.loading.one import load_core

@@ -21,6 +21,7 @@ from tracelens_graph.analyses.diagnosis.causes import causes_of
 from tracelens_graph.analyses.diagnosis.finding import ADVICE
 from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.idle import idle
+from tracelens_graph.analyses.idle.blame import culprit
 from tracelens_graph.analyses.idle.host_states import (
     ABSENT,
     COMPILATION,
@@ -31,7 +32,8 @@ from tracelens_graph.analyses.idle.host_states import (
     SYNCHRONIZATION,
     row_states,
 )
-from tracelens_graph.analyses.idle.idle import Cause, culprit, idle_causes, idle_parts
+from tracelens_graph.analyses.idle.idle import Cause, idle_parts
+from tracelens_graph.analyses.idle.idle_causes import idle_causes
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.frameworks import XLA
 from tracelens_graph.graph.core import Core
@@ -269,7 +271,7 @@ def waiting_call(core: Core, state: np.ndarray, thread: int, at: int) -> int:
     return int(rows[-1]) if len(rows) and c.end_ns[rows[-1]] > at else -1
 
 
-CAUSE_OF = {state: cause for cause, state in idle._OF_STATE.items()} | {ABSENT: Cause.unknown_not_recorded}
+CAUSE_OF = {state: cause for cause, state in idle.OF_STATE.items()} | {ABSENT: Cause.unknown_not_recorded}
 
 
 def by_instants(w: Window) -> np.ndarray:

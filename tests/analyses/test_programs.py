@@ -24,7 +24,7 @@ from plain_xplane import Plane
 
 from corpus import loaded, parametrize, xplane_files
 from tracelens_graph.analyses.diagnosis.verdict import verdict
-from tracelens_graph.analyses.idle.idle import idle_causes
+from tracelens_graph.analyses.idle.idle_causes import idle_causes
 from tracelens_graph.analyses.ops.instruction_costs import instruction_costs
 from tracelens_graph.analyses.ops.programs import compilations, programs, recorded_executions
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from made_traces import traces
 
 from corpus import chosen_traces, loaded, parametrize
-from tracelens_graph.analyses.idle.idle import idle_causes
+from tracelens_graph.analyses.idle.idle_causes import idle_causes
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.ops.signatures import op_signatures
 from tracelens_graph.analyses.performance.perf_tables import COMMUNICATION_LINE, unified_perf_summary

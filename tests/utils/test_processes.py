@@ -89,6 +89,21 @@ def test_what_a_killed_process_worked_on_is_done_again(tmp_path: Path) -> None:
     assert not multiprocessing.active_children()
 
 
+def killed_elsewhere(given: tuple[int, int]) -> int:
+    number, parent = given
+    if number == 3 and os.getpid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def test_the_last_item_alone_is_done_again_in_another_process() -> None:
+    """What kills a process must not be tried in this one."""
+    results = map_in_processes(killed_elsewhere, [(number, os.getpid()) for number in range(4)], 2)
+    with pytest.raises(TraceError, match="3.*: the process that worked on it was killed"):
+        list(results)
+    assert not multiprocessing.active_children()
+
+
 def test_a_process_that_is_killed_is_told_by_what_it_worked_on() -> None:
     results = map_in_processes(killed, range(6), 2, name=lambda number: f"item {number}")
     with pytest.raises(TraceError, match="item 3.*: the process that worked on .* was killed"):

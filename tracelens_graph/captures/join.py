@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.captures.fitting import Fit, fit
 from tracelens_graph.captures.matching import (
-    Fit,
     Pattern,
     Reference,
     Vocabulary,
-    fit,
     is_alike,
     pattern_of,
     reference_of,

@@ -1,7 +1,7 @@
-"""Which captured call a replayed GPU event is the work of.
+"""Replays of one graph, put together into one reference, which has what single replays lost.
 
-Replays of one graph are put together into one reference, which has what single replays lost. The reference is aligned
-with the captured calls once, and each different replay with the reference, stream by stream.
+The reference is aligned with the captured calls once (`fitting`), and each different replay with the reference, stream
+by stream.
 """
 
 from __future__ import annotations
@@ -12,32 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.captures.plausibility import conflicts, scores
-from tracelens_graph.captures.recording import CapturedGraph, arguments_of
+from tracelens_graph.captures.recording import arguments_of
 from tracelens_graph.graph.common_order import common_order
 from tracelens_graph.graph.core import Core
 from tracelens_graph.schema import Kind
 from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 
-BY_NAME, BY_NODE, BY_ALIGNMENT = "equal names in order", "equal names, by graph node ids", "aligned by name"
-BY_COUNT, BY_KIND = "equal number, in order", "aligned by kind of kernel"
-
 _COPIES = ("copyBuffer", "fillBuffer")
 """What kernels of ROCm are called that do the work of copies and fills."""
-_COPY, _FILL = "(copy)", "(fill)"
+COPY, FILL = "(copy)", "(fill)"
 _NODE_ID = "graph node id"
 _MERGED = 32
 """Different replays that are put together into one reference."""
 _LOOKED_UP = 8
 """Those of them whose arguments are looked up in the file."""
-_ALIKE = 0.8
+ALIKE = 0.8
 """Share of a replay that has to be in a reference, and of a reference that has to be captured, to belong there."""
 _ALIKE_WITH_LOSSES = 0.5
 """Share of a reference that has to be in a replay that is like no other: what is lost differs from one to the next."""
-_ALIKE_IN_KIND = 0.9
-"""The same where kernels and calls are compared by kind alone."""
-_IMPLAUSIBLE = 0.1
-"""Share of the kernels that cannot be the work of their ops, from which on a graph does not fit."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,49 +86,6 @@ class Reference:
         return replace(self, **{name: getattr(self, name)[events] for name in per_event})
 
 
-@dataclass(frozen=True, eq=False)
-class Fit:
-    """How a reference fits a captured graph.
-
-    Attributes:
-        graph: the graph.
-        call: of each event of the reference the position of its captured call, -1 for none.
-        rule: how they were joined.
-        doubtful: which of them fit another call as well.
-        implausible: which of them cannot be the work of the op that they stand for; joined by order alone they are left
-            out, by names they are not.
-    """
-
-    graph: CapturedGraph
-    call: Rows
-    rule: str
-    doubtful: Mask
-    implausible: Mask
-
-    @property
-    def score(self) -> int:
-        """Number of joined events, less what is left over on either side."""
-        joined = int(np.count_nonzero(self.call >= 0))
-        return 3 * joined - len(self.call) - len(self.graph)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether each event and each captured call are joined."""
-        return len(self.call) == len(self.graph) and bool((self.call >= 0).all())
-
-    @property
-    def fits(self) -> bool:
-        """Whether enough is joined for the graph to be the one that was replayed: of what ran, and up to its end.
-
-        The end of a replay may be lost, but little before it is. Kinds of kernels fit more than names do.
-        """
-        joined = int(np.count_nonzero(self.call >= 0))
-        least = _ALIKE_IN_KIND if self.rule == BY_KIND else _ALIKE
-        captured = max(int(self.call.max(initial=-1)) + 1, len(self.graph) // 2)
-        replayed = min(len(self.call), len(self.graph)) if self.graph.is_part else len(self.call)
-        return joined >= least * max(replayed, 1) and joined >= least * captured
-
-
 class Vocabulary:
     """Numbers for what GPU events and captured calls are called."""
 
@@ -149,7 +98,7 @@ class Vocabulary:
         """Numbers of events of these kinds and names; -1 for a kernel without a name."""
         found = []
         for kind, name in zip(kinds, names, strict=True):
-            token = _token(kind, name)
+            token = token_of(kind, name)
             found.append(-1 if token is None else self._codes.setdefault(token, len(self._codes)))
         return np.array(found, np.int64)
 
@@ -166,11 +115,12 @@ class Vocabulary:
         return self._of_name[name, is_kernel]
 
 
-def _token(kind: int, name: str | None) -> str | None:
+def token_of(kind: int, name: str | None) -> str | None:
+    """What a GPU event or a captured call is compared by; None for a kernel without a name."""
     if kind == Kind.Memcpy or (name and _COPIES[0] in name):
-        return _COPY
+        return COPY
     if kind == Kind.Memset or (name and _COPIES[1] in name):
-        return _FILL
+        return FILL
     return name
 
 
@@ -241,7 +191,7 @@ class _Made:
 def _merged(made: _Made, one: Pattern) -> _Made:
     """The reference with what only another replay has, if that is little: each behind what it follows on its stream."""
     own, at = _by_stream(one.token, one.stream, made.token, made.stream, made.place)
-    if len(at) < _ALIKE * len(one.token):
+    if len(at) < ALIKE * len(one.token):
         return made
     follows = np.full(len(one.token), -1, np.int64)
     follows[own] = at
@@ -310,14 +260,14 @@ def is_alike(at: Rows, size: int, is_repeated: bool) -> bool:
     """
     placed = int(np.count_nonzero(at >= 0))
     up_to = max(int(at.max(initial=-1)) + 1, size // 2)
-    return placed >= _ALIKE * len(at) and placed >= (_ALIKE if is_repeated else _ALIKE_WITH_LOSSES) * up_to
+    return placed >= ALIKE * len(at) and placed >= (ALIKE if is_repeated else _ALIKE_WITH_LOSSES) * up_to
 
 
 def _placed(one: Pattern, of: Reference) -> tuple[Rows, Mask]:
     found, last = np.full((2, len(one.token)), -1, np.int64)
     for stream in np.unique(one.stream).tolist():
         here, there = np.flatnonzero(one.stream == stream), np.flatnonzero(of.stream == stream)
-        first, latest = _bounds(one.token[here], of.token[there])
+        first, latest = bounds(one.token[here], of.token[there])
         found[here], last[here] = np.append(there, -1)[first], np.append(there, -1)[latest]
     doubtful = found != last
     sure = np.flatnonzero((found >= 0) & ~doubtful)
@@ -339,7 +289,7 @@ def _placed(one: Pattern, of: Reference) -> tuple[Rows, Mask]:
     return found, doubtful
 
 
-def _bounds(events: Codes, places: Codes) -> tuple[Rows, Rows]:
+def bounds(events: Codes, places: Codes) -> tuple[Rows, Rows]:
     """The first and the last place of each event if as many as can be keep their order; -1 for those that cannot."""
     joined = np.arange(len(events))
     if (first := _first_places(events, places)) is None:
@@ -365,8 +315,6 @@ def _first_places(events: Codes, places: Codes) -> Rows | None:
     return np.array(found, np.int64)
 
 
-_LEAST_PART = 8
-"""Calls of a capture that have to be recorded for a part of it to be joined: fewer fit elsewhere, too."""
 _LEAST_SURE = 2
 """Events whose places must be known for times to say where others belong."""
 
@@ -387,167 +335,3 @@ def _nearest(distance: np.ndarray) -> Rows:
         limit = int(np.argmin(rows[row][:limit]))
         found[row] = limit
     return found
-
-
-# --- the captured graph ------------------------------------------------------------------------------------------
-
-
-def fit(reference: Reference, graph: CapturedGraph, words: Vocabulary) -> Fit:
-    """How a reference fits a captured graph. A part of a capture is the first or the last of it."""
-    whole, missing = _fit(reference, graph, words), len(reference) - len(graph)
-    if missing <= 0 or not graph.is_part or np.count_nonzero(whole.call >= 0) >= _ALIKE * len(reference):
-        return whole
-    events = slice(missing, None) if graph.cut == "begin" else slice(len(graph))
-    found = _fit(reference.part(events), graph, words)
-    call, doubtful, implausible = (np.full(len(reference), what) for what in (-1, False, False))
-    is_sure = found.rule in (BY_NAME, BY_NODE) or (found.rule == BY_COUNT and not found.implausible.any())
-    if reference.is_ordered and len(graph) >= _LEAST_PART and is_sure:
-        call[events], doubtful[events], implausible[events] = found.call, found.doubtful, found.implausible
-    return Fit(graph, call, found.rule, doubtful, implausible)
-
-
-def _fit(reference: Reference, graph: CapturedGraph, words: Vocabulary) -> Fit:
-    calls = words.of(graph.kinds.tolist(), graph.names)
-    if (calls < 0).any():
-        return _by_kind(reference, graph, calls)
-    found = _by_name(reference, graph, calls)
-    # The capture says that the op ran the kernel, so it stays joined.
-    ops = [graph.ops[call] if call >= 0 else None for call in found.call.tolist()]
-    return replace(found, implausible=conflicts(reference.names, ops))
-
-
-def _by_name(reference: Reference, graph: CapturedGraph, calls: Codes) -> Fit:
-    """The fit of a graph whose calls name their kernels."""
-    nothing = np.zeros(len(reference), bool)
-    if reference.is_ordered:
-        if np.array_equal(calls, reference.token):
-            return Fit(graph, np.arange(len(calls)), BY_NODE if reference.by_node else BY_NAME, nothing, nothing)
-        call, last = _bounds(reference.token, calls)
-        return Fit(graph, call, BY_ALIGNMENT, call != last, nothing)
-
-    def aligned(at: Rows, of: Rows) -> tuple[Rows, Rows]:
-        return common_order(reference.token[at], calls[of])
-
-    call = _stream_by_stream(reference, len(calls), aligned)
-    doubtful = _exchanged(reference, graph, call, calls)
-    complete = len(calls) == len(reference) and (call >= 0).all()
-    return Fit(graph, call, BY_NAME + " on each stream" if complete else BY_ALIGNMENT, doubtful, nothing)
-
-
-def _by_kind(reference: Reference, graph: CapturedGraph, calls: Codes) -> Fit:
-    """The fit of a graph whose kernels have no names: by number and order, else by what ops run."""
-    ops = graph.ops
-    same = (
-        np.array([_kind_of(*one) for one in zip(reference.kinds, reference.names, strict=True)]) == graph.kinds
-        if len(reference) == len(graph)
-        else np.zeros(1, bool)
-    )
-    if reference.is_ordered and same.all():
-        call = np.arange(len(graph))
-        implausible = conflicts(reference.names, ops)
-        if np.count_nonzero(implausible) <= _IMPLAUSIBLE * len(call):
-            return Fit(graph, np.where(implausible, -1, call), BY_COUNT, np.zeros(len(call), bool), implausible)
-    score = scores(reference.kinds, reference.names, graph.kinds.tolist(), ops)
-
-    def aligned(at: Rows, of: Rows) -> tuple[Rows, Rows]:
-        return _best_order(score[np.ix_(at, of)])
-
-    if reference.is_ordered:
-        call = np.full(len(reference), -1, np.int64)
-        at, of = aligned(np.arange(len(reference)), np.arange(len(graph)))
-        call[at] = of
-        doubtful = call >= 0
-        from_end, to_end = _best_order(score[::-1, ::-1])
-        again = np.full(len(reference), -1, np.int64)
-        again[len(reference) - 1 - from_end] = len(graph) - 1 - to_end
-        doubtful &= call != again
-    else:
-        call = _stream_by_stream(reference, len(graph), aligned)
-        doubtful = _exchanged(reference, graph, call, calls)
-    return Fit(graph, call, BY_KIND, doubtful, np.zeros(len(call), bool))
-
-
-def _kind_of(kind: int, name: str) -> int:
-    token = _token(kind, name)
-    return {_COPY: Kind.Memcpy, _FILL: Kind.Memset}.get(token or "", Kind.Kernel)
-
-
-def _best_order(score: np.ndarray) -> tuple[Rows, Rows]:
-    """Pairs in the same order on both sides whose scores add up to the most; what scores 0 is never paired.
-
-    That is the algorithm of Needleman and Wunsch without a price for gaps.
-    """
-    n, m = score.shape
-    best = np.zeros((n + 1, m + 1), np.int32)
-    for row in range(n):
-        paired = best[row, :-1] + score[row]
-        np.maximum.accumulate(np.maximum(best[row, 1:], np.where(score[row] > 0, paired, 0)), out=best[row + 1, 1:])
-    first, second = [], []
-    while n and m:
-        here = best[n, m]
-        if here == best[n - 1, m]:
-            n -= 1
-        elif here == best[n, m - 1]:
-            m -= 1
-        else:
-            n, m = n - 1, m - 1
-            first.append(n)
-            second.append(m)
-    return np.array(first[::-1], np.int64), np.array(second[::-1], np.int64)
-
-
-def _stream_by_stream(reference: Reference, calls: int, aligned: Any) -> Rows:
-    """Of each event its captured call: the longest stream takes its calls first, the others of those that are left."""
-    call = np.full(len(reference), -1, np.int64)
-    left = np.arange(calls)
-    for stream in _longest_first(reference.stream):
-        here = np.flatnonzero(reference.stream == stream)
-        at, of = aligned(here, left)
-        call[here[at]] = left[of]
-        left = np.delete(left, of)
-    return call
-
-
-def _longest_first(stream: Codes) -> list[int]:
-    found, count = np.unique(stream, return_counts=True)
-    return [int(one) for one in found[np.argsort(-count, kind="stable")]]
-
-
-def _exchanged(reference: Reference, graph: CapturedGraph, call: Rows, calls: Codes) -> Mask:
-    """Exchange the calls of equal events of two streams where that fits better, in place.
-
-    Grids say which is which; where they do not, the longest stream has the earlier call, and both are doubtful.
-    """
-    doubtful = np.zeros(len(call), bool)
-    main = _longest_first(reference.stream)[0]
-    before, after = _neighbours(reference.stream, call)
-    joined = np.flatnonzero(call >= 0)
-    joined = joined[np.argsort(call[joined], kind="stable")]
-    latest: dict[int, int] = {}
-    for second in joined.tolist():
-        token = int(reference.token[second])
-        first = latest.get(token)
-        latest[token] = second
-        if first is None or reference.stream[first] == reference.stream[second]:
-            continue
-        low, high = int(call[first]), int(call[second])
-        if not (high < after[first] and low > before[second]):
-            continue  # on its stream, one of the two would overtake
-        one, two = ((reference.grids[at], graph.grids[to]) for at, to in ((first, low), (second, high)))
-        known = None not in (*one, *two) and one[1] != two[1]
-        crossed = known and one[0] == two[1] and two[0] == one[1]
-        sure = known and (crossed or (one[0] == one[1] and two[0] == two[1]))
-        if crossed or (not sure and reference.stream[second] == main):
-            call[first], call[second] = high, low
-            latest[token] = first
-        doubtful[[first, second]] = not sure
-    return doubtful
-
-
-def _neighbours(stream: Codes, call: Rows) -> tuple[Rows, Rows]:
-    """The calls of the joined events before and behind each on its stream."""
-    before, after = np.full(len(call), -1, np.int64), np.full(len(call), np.iinfo(np.int64).max, np.int64)
-    for one in np.unique(stream).tolist():
-        here = np.flatnonzero((stream == one) & (call >= 0))
-        before[here[1:]], after[here[:-1]] = call[here[:-1]], call[here[1:]]
-    return before, after

@@ -1,8 +1,9 @@
-"""Graphs that a trace recorded: the calls between the begin and the end of a capture of a stream, none of which ran."""
+"""Graphs that a trace recorded: the calls between the begin and the end of a capture of a stream, which ran nothing."""
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -125,7 +126,7 @@ def captured_calls(core: Core) -> list[Capture]:
         if stops and (not starts or stops[0] < starts[0]):
             starts = [_BEFORE, *starts]
         for begin in starts:
-            end = next((one for one in stops if one > begin), _NEVER)
+            end = stops[at] if (at := bisect_right(stops, begin)) < len(stops) else _NEVER
             cut = "begin" if begin == _BEFORE else "end" if end == _NEVER else ""
             inside = (c.start_ns[own] > begin) & (c.start_ns[own] < end)
             found.append(Capture(begin, end, own[inside], cut))
@@ -157,7 +158,7 @@ def _recorded(core: Core) -> Rows:
 
 def without_captures(core: Core) -> str:
     """What a trace without a captured graph holds instead, in words."""
-    if len(_called(core, BEGIN)):
+    if len(_called(core, BEGIN)) or len(_called(core, _END)):
         return "no call that launches, copies or fills is in its captures"
     if not (number := len(_recorded(core))):
         calls = "its calls ran what they launched" if len(core.gpu_rows) else "it has no calls that launch GPU work"

@@ -52,7 +52,7 @@ class Pair:
         return not any(call.is_read_once for call in self.calls)
 
     def without_folders(self) -> Pair:
-        """The same for a page that goes elsewhere: of the paths only the end that tells the two traces apart."""
+        """The same for a page that goes elsewhere: of the paths only the end that differs."""
         ends = without_folders([call.trace for call in self.calls])
         first, second = (replace(call.without_folders(), trace=end) for call, end in zip(self.calls, ends, strict=True))
         return Pair((first, second), self.names)
@@ -112,15 +112,13 @@ class Two:
 
     @cached_property
     def notes(self) -> list[str]:
-        """What is to be said of the two sides."""
+        """What is to be known of the two sides."""
+        from tracelens_graph.analyses.alignment.difference import choice_note
         from tracelens_graph.reports.diff_text import notes_on
 
         notes = notes_on(self.difference)
         if self._sides != self.windows:
-            of_server = self._sides[0].all_iterations is not None
-            what = "Steps of equal phase and size are" if of_server else "One step of each is"
-            way = "--iteration N takes others, --phase P all of one phase" if of_server else "--step N takes another"
-            notes = [f"{what} compared: {way}, --from 0ms all.", *notes]
+            notes = [choice_note(self._sides[0]), *notes]
         is_mixed = len({side.framework.name for side in self._sides}) > 1
         return [*notes, _FRAMEWORKS] if is_mixed else notes
 

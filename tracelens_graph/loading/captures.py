@@ -204,5 +204,5 @@ def _with_entry(graph: CapturedGraph, entry: dict[str, Any], tell: Callable[[str
         graph = replace(graph, batch_size=size)
     elif size is not None:
         known = "" if graph.batch_size is None else f", taken as {graph.batch_size} by its ops"
-        tell(f"{graph.file}: {DETAILS} says batch_size {size!r:.24}, of which no op in it is{known}")
+        tell(f"{graph.file}: {DETAILS} says batch_size {size!r:.24}, but no op in it has that size{known}")
     return replace(graph, mode=mode[:40]) if isinstance(mode, str) and mode else graph

@@ -224,7 +224,7 @@ def _next_batch(client: Client, scheduler: str, done: Any) -> list[tuple[Any, An
 
 
 def _explained(error: BaseException, scheduler: str) -> BaseException:
-    """What a task raised; where a worker lacks modules of this package, that is said."""
+    """What a task raised, or an error on the version where a worker lacks modules of this package."""
     if isinstance(error, ImportError) and (error.name or "").startswith("tracelens_graph"):
         return _other_version(scheduler, __version__, [f"on one of them: {error}"])
     return error

@@ -1,4 +1,4 @@
-"""Which files folders, patterns and paths stand for, and what is said of files that are left out."""
+"""Which files folders, patterns and paths stand for, and the note on files that are left out."""
 
 from __future__ import annotations
 

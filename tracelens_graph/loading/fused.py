@@ -200,8 +200,8 @@ def _read(source: Source) -> tuple[dict[int, list[Event]], dict[str, Any], str]:
 def _by_rank(events: list[Event]) -> tuple[dict[int, list[Event]], int]:
     """The events of each rank, with processes and ids as that rank recorded them, and how many have no rank.
 
-    An event that names no rank is of that whose process it is of. What is said of a process that several ranks have,
-    as their numbers were not moved, is said of each.
+    An event that names no rank belongs to the rank of its process. Where several ranks have a process of one number,
+    facts about it count for each.
     """
     ranks_of: dict[Any, set[int]] = {}
     for event in events:

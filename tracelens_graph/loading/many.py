@@ -154,7 +154,7 @@ def load_core_set(
         capture: folders or traces of captures, with which each trace is joined.
         identify: infer what replayed kernels are that no capture describes; a path: as in this other trace.
         leaves: what is made of each graph where it is read. Members then are `Deferred`: graphs are read again by
-            whoever needs one. Graphs of which nothing is made (None), saved ones and pipes are held, as without it.
+            whoever needs one. Graphs that leave nothing (None), saved ones and pipes are held, as without it.
 
     Raises:
         TraceError: none of the files is a trace that can be read.

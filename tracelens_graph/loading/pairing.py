@@ -1,6 +1,6 @@
 """Which execution trace belongs to which profiler trace of a set: known by process ids, ranks and names of files.
 
-Only the beginnings of files are read. What is told here is proven when a pair is linked.
+Only the beginnings of files are read. What is found here is proven when a pair is linked.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Work:
         units: multiprocessors or compute units of the device; None where not known.
         blocks: thread blocks that its longest kernel was launched with; None where not recorded.
         kernel: name of that kernel.
-        made_for: architecture that the kernel was written for, by its name; empty where that does not tell.
+        made_for: architecture that the kernel was written for, by its name; empty where that does not show it.
         occupancy: what of it a multiprocessor can hold at a time; None where not known.
         capability: architecture of the device, `sm90` or `gfx94`; empty where not known.
         memory_bound: whether memory bounds it at its roof.

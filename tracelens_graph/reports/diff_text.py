@@ -39,14 +39,14 @@ _AROUND_MEANING = "before the step's first and behind its last GPU event, not in
 _PHASES = 3
 """Phases of servers on the screen."""
 _LEAST_OUTSIDE = 0.05
-"""What share of the longest step time outside of steps has to change by to be shown."""
+"""Least change of the time outside of steps that is shown, as a share of the longest step."""
 STEP_PARTS = {"gpu_ms": "GPU work", "idle_ms": "idle in the step", "gap_ms": "gap before it", "step_ms": "in all"}
 """What a step of a server takes -> what it is; the first three add up to the last."""
 _CAUSES = 3
 _LEAST_OF_IDLE = 0.05
 """Causes of idle time on the screen, and what share of all changes of times each has at least."""
 _LEAST_UNLINKED = 1
-"""Percent of GPU time without a launch from which on it is told."""
+"""Percent of GPU time without a launch from which on a note has it."""
 
 
 def screen(

@@ -40,7 +40,7 @@ class LazyPattern:
 
 
 def required_words(pattern: str) -> tuple[str, ...]:
-    """Words of which any text holds one that fits an expression; empty where that is not clear.
+    """Words, one of them in every text that fits an expression; empty where that is not clear.
 
     Every alternative at the top gives its longest stretch of plain characters that is neither optional nor in a group.
 

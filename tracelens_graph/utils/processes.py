@@ -24,7 +24,7 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 _PATIENCE_S = 1.0
-"""How long a process may take to clean up when it is told to end."""
+"""How long a process may take to clean up when it is asked to end."""
 
 
 def cores() -> int:
@@ -53,9 +53,10 @@ def map_in_processes(
         TraceError: a process was killed again and again; the message names what was worked on.
     """
     done, killed_at = 0, -1
+    wanted = min(len(items), cores() if processes is None else processes)
     while done < len(items):
         try:
-            with closing(_mapped(function, items[done:], processes)) as results:
+            with closing(_mapped(function, items[done:], wanted)) as results:
                 for found in results:
                     done += 1
                     yield found
@@ -68,9 +69,8 @@ def map_in_processes(
 
 
 def _mapped(
-    function: Callable[[_Item], _Result], items: Sequence[_Item], processes: int | None
+    function: Callable[[_Item], _Result], items: Sequence[_Item], wanted: int
 ) -> Generator[_Result, None, None]:
-    wanted = min(len(items), cores() if processes is None else processes)
     if wanted < 2:
         yield from map(function, items)
         return

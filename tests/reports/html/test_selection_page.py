@@ -11,7 +11,8 @@ from handmade import span
 from html_pages import Opened, page_of, show, until
 
 from corpus import loaded, parametrize, traces_named
-from tracelens_graph.analyses.idle.idle import Cause, culprit, idle_parts
+from tracelens_graph.analyses.idle.blame import culprit
+from tracelens_graph.analyses.idle.idle import Cause, idle_parts
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.html.names import LONGEST, clean

@@ -143,7 +143,7 @@ _COMMON_LEAVES = 0.1
 def are_unrelated(a: Forest, b: Forest, names: Vocabulary) -> bool:
     """Whether two forests are of different models: hardly a module class or an identical subtree in common.
 
-    Only modules tell this. Without any, or where compilation or a graph launch has swallowed those of one side, two
+    Only modules show this. Without any, or where compilation or a graph launch has swallowed those of one side, two
     traces may be of one model though they have no call in common.
     """
     modules = {number for key, number in names.items() if isinstance(key, tuple) and key[0] == Kind.Module.name}

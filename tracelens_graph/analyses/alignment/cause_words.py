@@ -72,7 +72,7 @@ def plain_name(name: str) -> str:
 
 
 def called(name: str) -> str:
-    """A kernel by library, operation and tile where its name tells them, else by its short name."""
+    """A kernel by library, operation and tile where its name has them, else by its short name."""
     return title(name) or short_name(name)
 
 
@@ -113,8 +113,8 @@ def _counted(counts: Counter[str], calls: int) -> str:
 
 
 def extra_of(kernels: Kernels, others: Kernels) -> dict[str, tuple[int, int]]:
-    """Kernels of which there are more than on the other side, those with the most time first: how many more, and their
-    part of the time of their name."""
+    """Kernels that are more than on the other side, those with the most time first: how many more, and their part of
+    the time of their name."""
     left = of_any_build(others)
     found = {}
     for name, (count, ns) in kernels.items():

@@ -157,7 +157,7 @@ class Ancestor:
 
 
 class TraceLensDiff:
-    """A comparison as TraceLens's TraceDiff tells it. `trace1` is the first side.
+    """A comparison as TraceLens's TraceDiff shows it. `trace1` is the first side.
 
     Args:
         difference: the comparison.
@@ -373,7 +373,7 @@ class TraceLensDiff:
     def tree_lines(self, prune_non_gpu: bool = False) -> Iterator[str]:
         """The merged tree, a line per node; below each node what both have, then the first side's, then the second's.
 
-        Of what is deeper than a thousand levels a line tells the number of nodes: a line is as long as it is deep.
+        Below a thousand levels a line shows the number of nodes only, because a line is as long as it is deep.
 
         Args:
             prune_non_gpu: without ops that lead to no GPU work.
@@ -441,7 +441,7 @@ def with_comparison(unified: Table, w: Window, difference: TraceLensDiff, recomp
         unified: the table of the window.
         w: the window.
         difference: the window against another.
-        recompute: whether the table tells recomputation of activations from the rest.
+        recompute: whether the table separates recomputation of activations from the rest.
     """
     ancestors = difference.ancestors
     of_event = {row: at for at, one in enumerate(ancestors) if one.node is not None for row in one.events[0]}

@@ -13,8 +13,8 @@ from tracelens_graph.graph.classes import mixed
 
 _OTHER_ARGUMENTS, _OTHER_DIMS, _OTHER_KERNEL, _SAME_CATEGORY, _WITHOUT_OP, _OTHER_CALLERS = 30, 200, 50, 500, 300, 300
 """What two leaves cost beside each other, in thousandths of leaving both alone: the same op with other arguments of the
-same dims, with other dims, and then with another kernel on top, another op of the same category, events of one category
-of which one has no op; on top as much as their callers differ."""
+same dims, with other dims, and then with another kernel on top, another op of the same category, events of a category,
+one without an op; on top as much as their callers differ."""
 
 _UNLIKE = 2
 """Units whose leaves differ by more than one in this many are no pair."""

@@ -93,6 +93,15 @@ def _median_of(time_of: dict[int, int]) -> int:
     return ordered[(len(ordered) - 1) // 2]
 
 
+def choice_note(step: Window) -> str:
+    """Which steps `median_steps` chose, from a window that it gave, and how to choose others."""
+    if step.all_iterations is not None:
+        chosen, others = "Steps of equal phase and size are", "--iteration N takes others, --phase P all of one phase"
+    else:
+        chosen, others = "One step of each is", "--step N takes another"
+    return f"{chosen} compared: {others}, --from 0ms all."
+
+
 OUTSIDE_OF_OPS = "(outside of ops)"
 _MODULE, _AUTOGRAD = "nn.Module: ", "autograd::engine::evaluate_function: "
 _BUILT_IN = re.compile(r"<built-in (?:method|function) (\S+?)[ >]")
@@ -284,7 +293,7 @@ class _Contexts:
         self._paths: dict[int, tuple[str, ...]] = {-1: ()}
         self._elements: dict[int, tuple[object, ...]] = {}
         self._names: dict[tuple[int, int], str] = {}
-        # Most points hold one leaf: what tells their contexts apart, as plain lists.
+        # Most points hold one leaf: what their contexts differ in, as plain lists.
         c, row = core.columns, np.maximum(side.row, 0)
         known = side.row >= 0
         self._called = np.where(known, c.name[row].astype(np.int64) * len(Kind) + c.kind[row], -1).tolist()

@@ -147,7 +147,7 @@ class Evidence:
         )
 
     def collectives(self, side: int) -> str:
-        """What kinds of collectives a side runs, in words; `communication` where nothing tells."""
+        """What kinds of collectives a side runs, in words; `communication` where no kind is known."""
         forest = self.sides[side]
         nodes = collectives_of(forest.window.core)
         rows = forest.events_of_all(self.leaves[side]).tolist()
@@ -233,7 +233,7 @@ class Evidence:
 
     @cached_property
     def fused_side(self) -> tuple[int, str] | None:
-        """The side of which one kernel does the work of several of the other, and what made it: a compiler, or an op.
+        """The side that does in one kernel the work of several of the other, and what made it: a compiler, or an op.
 
         A compiler, where it wrote kernels of one side only, and there are fewer on that side. An op, where it launches
         one kernel and nothing else, which the other side does not run, and its name or the kernel's category covers

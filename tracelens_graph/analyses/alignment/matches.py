@@ -303,8 +303,8 @@ def _count(forest: Forest, leaves: np.ndarray) -> np.ndarray:
 class Matches:
     """Pairs of rows, by the row of the first side, then by that of the second.
 
-    Runs of GPU events of which one side has more are paired event by event as far as kinds agree, so an event may have
-    several partners.
+    Where one side has more GPU events in a run, these are paired event by event as far as kinds agree, so an event may
+    have several partners.
 
     Attributes:
         rows: per pair the rows in both graphs.

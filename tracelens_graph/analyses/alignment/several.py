@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.alignment.causes import Reasons
-from tracelens_graph.analyses.alignment.difference import Diff, check_comparable, diff, median_steps, steps_with_work
+from tracelens_graph.analyses.alignment.difference import (
+    Diff,
+    check_comparable,
+    choice_note,
+    diff,
+    median_steps,
+    steps_with_work,
+)
 from tracelens_graph.analyses.alignment.forest import Forest, Vocabulary, forest
 from tracelens_graph.analyses.alignment.tables import module_of, op_of, percent
 from tracelens_graph.analyses.structure.layers import side_by_side
@@ -120,21 +127,19 @@ def runs_table(runs: Iterable[tuple[str, Window]], chosen: bool = False) -> Tabl
     records: list[dict[str, Any]] = []
     first: tuple[str, Window] | None = None
     compared: dict[str, list[str]] = {}
-    of_server = False
+    note = ""
     for name, window in runs:
         if first is None:
             first = name, window
         sides = (first[1], window) if chosen else median_steps(first[1], window)
         if sides[1] is not window:
             compared.setdefault(sides[1].title, []).append(name)
-            of_server = sides[1].all_iterations is not None
+            note = choice_note(sides[1])
         records.append(_run(diff(*sides, (first[0], name)), structures))
     notes = []
     if compared:
         steps = "; ".join(f"{', '.join(names)}: {title}" for title, names in compared.items())
-        what = "Steps of equal phase and size are" if of_server else "One step of each is"
-        way = "--iteration N takes others" if of_server else "--step N takes another"
-        notes = [f"{what} compared: {way}, --from 0ms all. {steps}"]
+        notes = [f"{note} {steps}"]
     return DIFF_RUNS.of_records(records, f"Runs against {first[0] if first else 'none'}", notes)
 
 

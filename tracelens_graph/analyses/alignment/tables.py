@@ -9,17 +9,9 @@ import numpy as np
 
 from tracelens_graph.analyses.alignment.causes import Reasons
 from tracelens_graph.analyses.alignment.difference import Diff, Place
+from tracelens_graph.analyses.idle.blame import culprit
 from tracelens_graph.analyses.idle.host_states import SYNCHRONIZATION
-from tracelens_graph.analyses.idle.idle import (
-    CAUSE_MEANING,
-    UNKNOWN,
-    Cause,
-    Idle,
-    calls_of,
-    culprit,
-    edge_parts,
-    idle_parts,
-)
+from tracelens_graph.analyses.idle.idle import CAUSE_MEANING, UNKNOWN, Cause, Idle, calls_of, edge_parts, idle_parts
 from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, gpu_classes, uids_of
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.analyses.timeline.timeline import ROW_MEANING, times_by_group, times_of

@@ -21,9 +21,9 @@ from tracelens_graph.analyses.diagnosis.finding import (
     shown_ms,
 )
 from tracelens_graph.analyses.diagnosis.headline import leading_parts
-from tracelens_graph.analyses.idle.blame import Blamed, Spent, blamed, line_below
+from tracelens_graph.analyses.idle.blame import Blamed, Spent, blamed, line_below, spent_in
 from tracelens_graph.analyses.idle.host_states import copies_to_device, ends, pageable
-from tracelens_graph.analyses.idle.idle import BETWEEN_STEPS, Cause, spent_in
+from tracelens_graph.analyses.idle.idle import BETWEEN_STEPS, Cause
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, MEMCPY, gpu_classes
 from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.collectives import collectives_of, kernels_of_collectives

@@ -107,7 +107,7 @@ def capture(w: Window) -> Finding | None:
         return None
     text = (
         f"Graph capture: {share:.1f} % of the launches ({len(idle):,} of {len(launches):,}) were recorded into a graph"
-        " and ran nothing; how fast the graph runs, the trace of a replay tells"
+        " and ran nothing; the trace of a replay shows how fast the graph runs"
     )
     evidence: dict[str, int | float | str] = {
         "kind": "graph.capture", "percent": share, "percent_of": "launches", "launches": len(launches),
@@ -349,8 +349,8 @@ def _clear(account: Account, families: Families, part: str, arch: Architecture |
 def _host_lead(account: Account) -> tuple[str, str, str]:
     """What leads the host's time: the kind of run, its name for a headline, and what the GPU waited for.
 
-    On a server most of whose idle time lies between steps, that is what the host did there, not the call that it was in
-    when the GPU had nothing to do.
+    On a server with most idle time between steps, that is what the host did there, not the call that it was in when the
+    GPU had nothing to do.
     """
     if is_of_server(account.window.core):
         from tracelens_graph.analyses.diagnosis.server import doing_between, leading_between

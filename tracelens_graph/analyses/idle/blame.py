@@ -15,11 +15,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracelens_graph.analyses.idle.host_states import DATA_LOADER, Calls, ends
+from tracelens_graph.analyses.idle.between_steps import are_between_steps
+from tracelens_graph.analyses.idle.host_states import DATA_LOADER, Calls, Clock, ends
+from tracelens_graph.analyses.idle.idle import OF_STATE, Cause, Idle, calls_of, host_work_of
 from tracelens_graph.graph.arrays import expanded, is_kind, positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, length, length_before, merge, overlapping, sum_by_group
-from tracelens_graph.graph.traversals import ancestors, climb, subtree_sums
+from tracelens_graph.graph.traversals import ancestors, climb, launches_of, subtree_sums
 from tracelens_graph.graph.user_code import Code, codes_of, pausing, user_lines
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import HOST_KINDS, Kind
@@ -53,6 +55,74 @@ NOBODY = Blamed(-1, np.zeros(0, np.int64), 0, 0)
 
 Spent = tuple[Rows, Ns, Ns]
 """Calls, each with those above it; of each its time in gaps outside of the others, and the idle time due to that."""
+
+
+def culprit(core: Core, idle: Idle, gap: int, cause: Cause) -> tuple[int, int]:
+    """Row of the host event to which the part of a gap with this cause is due most, and its ns there; -1 for none."""
+    found = blame(core, idle, np.array([gap]), (cause,))
+    return found.row, min(found.ns, int(idle.parts[cause, gap]))
+
+
+def blame(core: Core, idle: Idle, gaps: Rows, causes: Sequence[Cause]) -> Blamed:
+    """The function to which the parts of some gaps with these causes are due most.
+
+    Args:
+        core: the graph.
+        idle: all gaps.
+        gaps: positions of those that count.
+        causes: whose parts count.
+    """
+    return blamed(core, spent_in(core, idle, gaps, causes))
+
+
+def spent_in(core: Core, idle: Idle, gaps: Rows, causes: Sequence[Cause]) -> Spent:
+    """What the host called in the parts of some gaps with these causes; arguments as in `blame`."""
+    calls = calls_of(core)
+    spent = []
+    for cause in causes:
+        if cause in OF_STATE:
+            state, at = OF_STATE[cause], gaps[idle.parts[cause, gaps] > 0]
+            between = are_between_steps(core, idle.row[at], idle.ended[at])
+            if between.any():
+                stretches = _up_to_launch(core, idle, at[between])
+                spent.append(in_state(calls, state, *stretches, host_work_of(core).state))
+                at = at[~between]
+            if not len(at):
+                continue
+            wait = idle.waited[at]
+            waits = (wait >= 0) & (calls.state[wait] == state)
+            held = at[waits]
+            spent.append(in_waits(core, wait[waits], idle.parts[cause, held], idle.start[held], idle.end[held]))
+            spent.append(in_state(calls, state, *_stretches(calls, idle, at[~waits], state)))
+    return together(spent)
+
+
+def _stretches(calls: Calls, idle: Idle, gaps: Rows, state: int) -> tuple[Codes, Ns, Ns]:
+    """For each gap the thread that was in a state, and from when to when it is looked at.
+
+    It is the thread that launched what ends the gap, else the one that launched before, else the dispatcher. The
+    first is looked at up to the end of its launch, where that is in the gap.
+    """
+    c = calls.core.columns
+    call, before = launches_of(c, idle.row[gaps]), launches_of(c, idle.before[gaps])
+    _, start, end = _up_to_launch(calls.core, idle, gaps)
+    chosen = np.full(len(gaps), -1, np.int64)
+    always = calls.timelines(Clock((start[:0], start[:0])))
+    for launch in (call, before, None):
+        thread = np.full(len(gaps), calls.dispatcher) if launch is None else np.where(launch >= 0, c.thread[launch], -1)
+        left = np.flatnonzero((chosen < 0) & (thread >= 0))
+        left = left[always.alone_in(state, thread[left], start[left], end[left]) > 0]
+        chosen[left] = thread[left]
+    known = chosen >= 0
+    return chosen[known], start[known], end[known]
+
+
+def _up_to_launch(core: Core, idle: Idle, gaps: Rows) -> tuple[Codes, Ns, Ns]:
+    """For each gap the thread of the launch that ends it, -1 for none, and the gap up to the end of that launch."""
+    start, end, call = idle.start[gaps], idle.end[gaps], launches_of(core.columns, idle.row[gaps])
+    returned = np.where(call >= 0, ends(core, call), end)
+    end = np.where(returned > start, np.minimum(returned, end), end)
+    return np.where(call >= 0, core.columns.thread[call], -1), start, end
 
 
 def in_state(calls: Calls, state: int, thread: Codes, start: Ns, end: Ns, states: Codes | None = None) -> Spent:

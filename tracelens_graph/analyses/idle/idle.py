@@ -8,16 +8,14 @@ the causes add up to the idle time exactly.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.idle.between_steps import STATES_WITH_WORK, WORK, HostWork, are_between_steps
-from tracelens_graph.analyses.idle.blame import Blamed, Spent, blamed, in_state, in_waits, together
 from tracelens_graph.analyses.idle.host_states import (
     ALLOCATION,
     COMPILATION,
@@ -32,62 +30,15 @@ from tracelens_graph.analyses.idle.host_states import (
     Clock,
     ends,
 )
-from tracelens_graph.analyses.timeline.timeline import lost_notes, unlinked_notes
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, merge, union_length
 from tracelens_graph.graph.iterations import iterations_of, left_out_of
 from tracelens_graph.graph.traversals import launches_of
-from tracelens_graph.graph.user_code import line_names, shown_name
 from tracelens_graph.graph.window import Window, whole_window, window_of
 from tracelens_graph.output.files import TOOL
 from tracelens_graph.schema import Kind
-from tracelens_graph.tables.column import Column, Role
-from tracelens_graph.tables.schema import TableSchema
-from tracelens_graph.tables.table import Table
-from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
-
-IDLE_CAUSES = TableSchema(
-    "idle_causes",
-    "What the host did in every gap in which the GPU had nothing to do.",
-    {
-        "cause": Column.key(
-            "what the idle time is due to; the causes add up to the idle time, those unknown included", "cause"
-        ),
-        "gaps": Column.count("gaps between GPU events of which a part is due to it", "gaps", figure="count"),
-        "idle_ms": Column.total("idle time due to it, over all devices", "ms", "idle ms", compared="main", figure="ms"),
-        "percent_of_idle": Column.share("share of the idle time", "% of idle", drop_priority=2),
-        "percent_of_total": Column.share(
-            "share of the GPU span, from the first to the last GPU event, or of the sum of those of "
-            "several devices; what of the steps lies before and behind it does not count, as it does "
-            "in the causes of a report",
-            "% of GPU span",
-            figure="percent",
-        ),
-        "longest_ms": Column("the longest part of one gap that is due to it", "ms", Role.max, heading="longest ms"),
-        "gap_start_ms": Column(
-            "where that gap begins, as Perfetto UI shows it", "ms", heading="gap start ms", drop_priority=2
-        ),
-        "ends_with_uid": Column.uid("the GPU event that ends it", heading="ends with uid"),
-        "because": Column.text(
-            "call or frame to which most of it is due, found by descending while one holds more than half of it",
-            "because",
-            drop_priority=0,
-        ),
-        "because_uid": Column.uid("that call or frame", heading="because uid", drop_priority=0),
-        "because_ms": Column("time of it, and of other calls of its function, in the gaps", "ms", drop_priority=0),
-        "line": Column.text("the user's line of Python that it comes from", "line", drop_priority=2),
-        "between_steps_ms": Column(
-            "part of idle_ms that lies between steps of a server; absent without these",
-            "ms",
-            heading="between steps ms",
-            drop_priority=2,
-        ),
-        "meaning": Column.text("the cause in words", "meaning"),
-    },
-    counts="gap",
-    figure="idle",
-)
+from tracelens_graph.utils.arrays import Codes, Mask
 
 
 class Cause(IntEnum):
@@ -136,11 +87,11 @@ CAUSE_MEANING = {
 
 LONGEST_START_NS = 100_000
 """An idle GPU starts work microseconds, at most some tens, after its launch call returned. What takes longer than this
-has another reason, which the trace does not tell."""
+has another reason, which the trace does not show."""
 LONGEST_BETWEEN_NS = 20_000
 """From one piece of queued work to the next a GPU takes microseconds, too; longer gaps are not explained by that."""
 
-_OF_STATE = {
+OF_STATE = {
     Cause.data_loader: DATA_LOADER,
     Cause.profiler: PROFILER,
     Cause.synchronization: SYNCHRONIZATION,
@@ -303,7 +254,7 @@ def _behind(core: Core, last: np.ndarray, begin: np.ndarray, end: np.ndarray) ->
     if call >= 0:
         always = Clock((begin[:0], end[:0]))
         calls.timelines(always).add_spent(core.columns.thread[call], begin, end, states)
-    for cause, state in _OF_STATE.items():
+    for cause, state in OF_STATE.items():
         parts[cause] = states[state]
     parts[Cause.unknown_not_recorded] = end - begin - parts.sum(axis=0)
     return parts
@@ -375,7 +326,7 @@ def _split(
         states[host_work_of(core).state[call[of]], of] += in_call[of]
     states[COPY_TO_DEVICE] += in_call * (copying & ~at_work)
     states[LAUNCH] += in_call * ~(copying | at_work) + to_start * ~(late | queued)
-    for cause, state in _OF_STATE.items():
+    for cause, state in OF_STATE.items():
         parts[cause, linked] = states[state]
     parts[Cause.queued, linked] = to_start * queued
     parts[Cause.unknown_late_start, linked] = to_start * late
@@ -471,131 +422,3 @@ def _outside(w: Window, rows: np.ndarray) -> Intervals:
         every = whole_window(core).once(_rows_by_device)[int(c.device[rows[0]])]
         every = every[~w.holds(every)]
     return merge(c.start_ns[every], ends(core, every))
-
-
-def idle_causes(g: Core | Window) -> Table:
-    """Idle time of the GPU by cause; the causes add up to it exactly.
-
-    A gap between two GPU events of a device is due to what the thread that launched the second one did before it
-    began to launch it. Data loading and the profiler's own code come first. Then, if the gap began while the host
-    waited in a synchronising call, as much of the gap is due to the call as such calls had cost the host of its lead:
-    so much sooner the host would have launched. The rest goes by the innermost call of the thread. From the launch
-    call on, the gap is due to the launch; where that had returned before the gap, to the GPU's way from one piece of
-    work to the next. But a start later than 0.1 ms after the launch, or than 20 us after other work, has no known
-    cause. Of several devices the times are added up.
-
-    Args:
-        g: the graph, or a window of it.
-
-    Returns:
-        One row per cause with its gaps, its time, the longest example and the call that it is due to most, which is
-        that of the findings of a report; those without a known cause last.
-    """
-    w = window_of(g)
-    idle, c = idle_parts(w), w.core.columns
-    sums = idle.parts.sum(axis=1)
-    total = int(sums.sum())
-    records: list[dict[str, Any]] = []
-    between = are_between_steps(w.core, idle.row, idle.ended)
-    for number in sorted(np.flatnonzero(sums).tolist(), key=lambda n: (n in UNKNOWN, -sums[n])):
-        cause, part, time = Cause(number), idle.parts[number], int(sums[number])
-        longest = int(part.argmax())
-        found = blame(w.core, idle, np.arange(len(idle.row)), (cause,))
-        because = found.row
-        records.append({
-            "cause": cause.name,
-            "gaps": int((part > 0).sum()),
-            "idle_ms": time / 1e6,
-            "percent_of_idle": 100 * time / total,
-            "percent_of_total": 100 * time / idle.total_ns,
-            "longest_ms": int(part[longest]) / 1e6,
-            "gap_start_ms": float(w.core.info.shown_ms(int(idle.start[longest]))),
-            "ends_with_uid": int(c.uid[idle.row[longest]]),
-            "because": shown_name(w.core, because) if because >= 0 else "",
-            "because_uid": int(c.uid[because]) if because >= 0 else None,
-            "because_ms": found.ns / 1e6 if because >= 0 else None,
-            "line": line_names(w, np.array([because]))[0] or None if because >= 0 else None,
-            "between_steps_ms": int(part[between].sum()) / 1e6 if between.any() else None,
-            "meaning": CAUSE_MEANING[cause],
-        })  # fmt: skip
-    notes = unlinked_notes(w, left_out=False)
-    if len(w.gpu_rows) and not total:
-        notes = [*notes, "the GPU was never idle"]
-    notes = [*notes, *lost_notes(w)]
-    devices = len(np.unique(c.device[w.gpu_rows]))
-    span = "the GPU span is" if devices < 2 else f"the GPU spans of {devices:,} GPUs, added up, are"
-    edges = edge_parts(w)
-    beyond_ns = int((edges.end - edges.start).sum())
-    if devices > 1 or beyond_ns:
-        beyond = f"; {beyond_ns / 1e6:,.3f} ms of the steps lie before and behind it and are not in here"
-        notes = [*notes, f"{span} {idle.total_ns / 1e6:,.3f} ms, from the first to the last GPU event"
-                 f"{beyond if beyond_ns else ''}"]  # fmt: skip
-    return IDLE_CAUSES.of_records(records, w.titled("Idle GPU time by cause"), notes)
-
-
-def culprit(core: Core, idle: Idle, gap: int, cause: Cause) -> tuple[int, int]:
-    """Row of the host event to which the part of a gap with this cause is due most, and its ns there; -1 for none."""
-    found = blame(core, idle, np.array([gap]), (cause,))
-    return found.row, min(found.ns, int(idle.parts[cause, gap]))
-
-
-def blame(core: Core, idle: Idle, gaps: Rows, causes: Sequence[Cause]) -> Blamed:
-    """The function to which the parts of some gaps with these causes are due most.
-
-    Args:
-        core: the graph.
-        idle: all gaps.
-        gaps: positions of those that count.
-        causes: whose parts count.
-    """
-    return blamed(core, spent_in(core, idle, gaps, causes))
-
-
-def spent_in(core: Core, idle: Idle, gaps: Rows, causes: Sequence[Cause]) -> Spent:
-    """What the host called in the parts of some gaps with these causes; arguments as in `blame`."""
-    calls = calls_of(core)
-    spent = []
-    for cause in causes:
-        if cause in _OF_STATE:
-            state, at = _OF_STATE[cause], gaps[idle.parts[cause, gaps] > 0]
-            between = are_between_steps(core, idle.row[at], idle.ended[at])
-            if between.any():
-                stretches = _up_to_launch(core, idle, at[between])
-                spent.append(in_state(calls, state, *stretches, host_work_of(core).state))
-                at = at[~between]
-            if not len(at):
-                continue
-            wait = idle.waited[at]
-            waits = (wait >= 0) & (calls.state[wait] == state)
-            held = at[waits]
-            spent.append(in_waits(core, wait[waits], idle.parts[cause, held], idle.start[held], idle.end[held]))
-            spent.append(in_state(calls, state, *_stretches(calls, idle, at[~waits], state)))
-    return together(spent)
-
-
-def _stretches(calls: Calls, idle: Idle, gaps: Rows, state: int) -> tuple[Codes, Ns, Ns]:
-    """For each gap the thread that was in a state, and from when to when it is looked at.
-
-    It is the thread that launched what ends the gap, else the one that launched before, else the dispatcher. The
-    first is looked at up to the end of its launch, where that is in the gap.
-    """
-    c = calls.core.columns
-    call, before = launches_of(c, idle.row[gaps]), launches_of(c, idle.before[gaps])
-    _, start, end = _up_to_launch(calls.core, idle, gaps)
-    chosen = np.full(len(gaps), -1, np.int64)
-    always = calls.timelines(Clock((start[:0], start[:0])))
-    for launch in (call, before, None):
-        thread = np.full(len(gaps), calls.dispatcher) if launch is None else np.where(launch >= 0, c.thread[launch], -1)
-        left = np.flatnonzero((chosen < 0) & (thread >= 0))
-        left = left[always.alone_in(state, thread[left], start[left], end[left]) > 0]
-        chosen[left] = thread[left]
-    known = chosen >= 0
-    return chosen[known], start[known], end[known]
-
-
-def _up_to_launch(core: Core, idle: Idle, gaps: Rows) -> tuple[Codes, Ns, Ns]:
-    """For each gap the thread of the launch that ends it, -1 for none, and the gap up to the end of that launch."""
-    start, end, call = idle.start[gaps], idle.end[gaps], launches_of(core.columns, idle.row[gaps])
-    returned = np.where(call >= 0, ends(core, call), end)
-    end = np.where(returned > start, np.minimum(returned, end), end)
-    return np.where(call >= 0, core.columns.thread[call], -1), start, end

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from tracelens_graph.analyses.idle.blame import culprit
 from tracelens_graph.analyses.idle.host_states import ends
-from tracelens_graph.analyses.idle.idle import Cause, Idle, calls_of, culprit, idle_parts, leading_causes
+from tracelens_graph.analyses.idle.idle import Cause, Idle, calls_of, idle_parts, leading_causes
 from tracelens_graph.analyses.shared.gpu_work import names_of
 from tracelens_graph.analyses.shared.grouping import Cells, first_rows
 from tracelens_graph.graph.core import Core

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelens_graph.analyses.idle.host_states import ends
-from tracelens_graph.analyses.idle.idle import BETWEEN_STEPS, Cause, idle_causes, idle_parts
+from tracelens_graph.analyses.idle.idle import BETWEEN_STEPS, Cause, idle_parts
+from tracelens_graph.analyses.idle.idle_causes import idle_causes
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes

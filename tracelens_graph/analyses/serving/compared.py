@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import log
@@ -9,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.idle.idle import Cause, blame
+from tracelens_graph.analyses.idle.blame import blame
+from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.analyses.serving.iterations import BETWEEN, Served, served_in
 from tracelens_graph.graph.batches import PHASES
 from tracelens_graph.graph.iterations import is_of_server
@@ -90,9 +92,9 @@ def _pairs(a: Served, b: Served) -> Iterator[_Pair]:
             continue
         for rounded in (False, True, None):
             keys = [_sizes(side, rows, rounded) for side, rows in zip(sides, of, strict=True)]
-            counts = [_counted(one) for one in keys]
-            shared = {key: min(counts[0][key], counts[1][key]) for key in counts[0] if key in counts[1]}
-            if 4 * sum(shared.values()) >= min(map(len, of)):
+            counts = [Counter(one) for one in keys]
+            shared = counts[0] & counts[1]
+            if 4 * shared.total() >= min(map(len, of)):
                 break
         kept = [np.array([key in shared for key in one], bool) for one in keys]
         weights = [
@@ -114,18 +116,6 @@ def _sizes(side: Served, rows: Rows, rounded: bool | None) -> list[tuple[int, ..
     if rounded:
         figures = np.round(np.log(np.maximum(figures, 0) + 1) / _BIN)
     return list(map(tuple, figures.T.astype(np.int64).tolist()))
-
-
-def _counted(keys: list[tuple[int, ...]]) -> dict[tuple[int, ...], int]:
-    found: dict[tuple[int, ...], int] = {}
-    for key in keys:
-        found[key] = found.get(key, 0) + 1
-    return found
-
-
-def are_servers(a: Window, b: Window) -> bool:
-    """Whether annotations of engines mark iterations in both windows."""
-    return all(is_of_server(w.core) and len(served_in(w)) for w in (a, b))
 
 
 def equal_iterations(a: Window, b: Window) -> tuple[Window, Window]:
@@ -168,7 +158,7 @@ def phases_table(a: Window, b: Window, names: tuple[str, str]) -> Table | None:
     prompts, else such within a factor of 1.25; each size counts as much on both sides. Where hardly any are alike, all
     of both phases are, and a note says so. Of a step the GPU time, the idle time in it and the gap before it add up.
     """
-    if not are_servers(a, b):
+    if not all(is_of_server(w.core) and len(served_in(w)) for w in (a, b)):
         return None
     sides = served_in(a), served_in(b)
     records, notes = [], []
@@ -246,7 +236,7 @@ def _why(sides: tuple[Served, Served], pair: _Pair, means: list[dict[str, float]
 
 
 def _gaps_of(side: Served, rows: Rows) -> tuple[Rows, Rows]:
-    """The gaps before the work of some iterations: their places among all gaps, and of which iteration each is."""
+    """The gaps before the work of some iterations: their places among all gaps, and the iteration of each."""
     place = np.full(len(side.found) + 1, -1)
     place[side.numbers[rows]] = np.arange(len(rows))
     at = np.flatnonzero(side.between)

@@ -111,10 +111,23 @@ def costs_of(served: Served, steps: Mask) -> Fit:
     terms = {name: values for name, values in terms.items() if np.isfinite(values).all()}
     if len(y) < _FEWEST:
         return Fit([], [f"{len(y)} steps are too few to separate costs", *notes])
-    kept: dict[str, np.ndarray] = {}
+    kept, left_out = _separable(terms)
     cluster = np.unique(np.nan_to_num([served.context_tokens[steps], places[steps]]), axis=1, return_inverse=True)[1]
+    fit = _not_below_0(kept, y, cluster)
+    notes += [*left_out, *fit.notes]
+    if not fit.lines:
+        return Fit([], [*notes, "no number varies enough to separate costs"])
+    if "key" not in terms and not is_unclear:
+        notes.append("annotations do not give keys, so what tokens of context cost is part of the other costs")
+    return Fit(fit.lines, notes)
+
+
+def _separable(terms: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], list[str]]:
+    """The numbers whose costs can be separated, and why others are left out."""
+    kept: dict[str, np.ndarray] = {}
+    notes = []
     for name, values in terms.items():
-        if len(y) < 3 * (len(kept) + 2):
+        if len(values) < 3 * (len(kept) + 2):
             notes.append(f"too few steps for the cost of a {name}")
         elif np.ptp(values) <= 1e-3 * np.abs(values).max():
             if values.any():
@@ -123,18 +136,20 @@ def costs_of(served: Served, steps: Mask) -> Fit:
             notes.append(f"the number of {name}s follows from those of the terms, so its cost is in theirs")
         else:
             kept[name] = values
+    return kept, notes
+
+
+def _not_below_0(terms: Mapping[str, np.ndarray], y: np.ndarray, cluster: Codes) -> Fit:
+    """A fit without the terms whose costs come out below 0, the clearest of them first; no lines without any term."""
+    kept, notes = dict(terms), list[str]()
     while kept:
         lines = list(_lines(kept, y, cluster))
         least = min(lines[1:], key=lambda line: line["ns"] / max(line["std_error"], 1e-9))
         if least["ns"] >= 0:
-            break
+            return Fit(lines, notes)
         notes.append(f"the cost of a {least['term']} comes out below 0, so it is left out")
         del kept[least["term"]]
-    if not kept:
-        return Fit([], [*notes, "no number varies enough to separate costs"])
-    if "key" not in terms and not is_unclear:
-        notes.append("annotations do not give keys, so what tokens of context cost is part of the other costs")
-    return Fit(lines, notes)
+    return Fit([], notes)
 
 
 def _solved(columns: Mapping[str, np.ndarray], y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from tracelens_graph.analyses.idle.blame import Blamed
-from tracelens_graph.analyses.idle.idle import BETWEEN_STEPS, UNKNOWN, Cause, blame
+from tracelens_graph.analyses.idle.blame import Blamed, blame
+from tracelens_graph.analyses.idle.idle import BETWEEN_STEPS, UNKNOWN, Cause
 from tracelens_graph.analyses.serving.iterations import Served
 
 _OTHERS: Mapping[str, Sequence[Cause]] = {

@@ -163,7 +163,7 @@ def _bytes(q: Tensor, k: Tensor, v: Tensor, heads: Heads, backward: bool, biases
 def packed_lengths(
     sequences: int, total_q: int, total_kv: int, longest_q: int, longest_kv: int
 ) -> list[tuple[int, int, int]]:
-    """Likely lengths of packed sequences, of which a trace holds only number, total and maximum.
+    """Likely lengths of packed sequences, where a trace holds only their number, total and maximum.
 
     One is the longest, the others share the rest evenly, to whole numbers that add up to the totals.
 

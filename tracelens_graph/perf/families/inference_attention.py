@@ -112,7 +112,7 @@ def _past(requests: Requests, window: int | None) -> int:
 def sparse_attention(
     pairs: int, queries: int, slots: int, heads: Heads, *, dtype: str = "bf16", kv_dtype: str = ""
 ) -> Cost:
-    """Cost of attention of which each query sees chosen entries of a latent cache.
+    """Cost of attention where each query sees chosen entries of a latent cache.
 
     FLOPs = 2 (dim_qk + dim_v) for each query head and pair. Bytes = queries, output and an entry for each pair, or
     each entry of the cache once if that is less. Queries may share entries: at least those of one query are read.
@@ -185,7 +185,7 @@ class PagedAttention:
         value: place of values, or for latent attention of the output, which is as wide; -1: as wide as keys.
         key_heads: axis of the keys' heads: last but one of [.., heads, width], or the second of a cache of pages.
         window: place of the sliding window; none or not positive: every key is seen, unless `flagged` or an op
-            below says the window.
+            below has the window.
         generation: whether the op works on generation requests only.
         latent: whether values are part of the keys.
         packed: whether the op is read as aiter's attention over packed sequences where no annotation has the lengths.

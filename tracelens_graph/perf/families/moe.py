@@ -352,7 +352,7 @@ def summed_call(arguments: Arguments, context: CallContext) -> Cost:
     if up is not None:
         topk = _choices_of_grid(tokens.shape[0], logits.shape[1], int(up[5]), grid[1])
     else:
-        topk = (_choices_below(context)) or _USUAL_CHOICES
+        topk = _choices_below(context) or _USUAL_CHOICES
     moved = bytes_of(tokens.elements * (topk + 1), tokens.dtype)
     params = {"num_tokens": tokens.shape[0], "hidden_dim": tokens.shape[1], "topk": topk}
     return Cost(tokens.elements * (2 * topk - 1), moved, "vector", known(tokens.dtype).precision, params)

@@ -66,7 +66,7 @@ def rope_into_cache(
 
 
 def _share(numbers: int, width: int, rotated_width: int) -> tuple[int, int]:
-    """Rotated and copied numbers, of heads of which so much of the width is rotated."""
+    """Rotated and copied numbers of heads with so much of the width rotated."""
     rotated = numbers * min(rotated_width, width) // width if width else 0
     return rotated, numbers - rotated
 

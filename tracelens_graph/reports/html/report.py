@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.idle.idle import idle_causes
+from tracelens_graph.analyses.idle.idle_causes import idle_causes
 from tracelens_graph.analyses.idle.idle_gaps import idle_gaps
 from tracelens_graph.analyses.memory.instants import instants_of
 from tracelens_graph.analyses.memory.peak import (

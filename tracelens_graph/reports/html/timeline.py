@@ -15,16 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tracelens_graph.analyses.idle.idle import (
-    BETWEEN_STEPS,
-    CAUSE_MEANING,
-    UNKNOWN,
-    Cause,
-    Idle,
-    culprit,
-    idle_parts,
-    joined,
-)
+from tracelens_graph.analyses.idle.blame import culprit
+from tracelens_graph.analyses.idle.idle import BETWEEN_STEPS, CAUSE_MEANING, UNKNOWN, Cause, Idle, idle_parts, joined
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
