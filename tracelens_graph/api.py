@@ -113,9 +113,8 @@ def diff(
             raise TypeError(f"a graph, a window or a path is needed, not {type(one).__name__}")
     if names is not None and (isinstance(names, str) or len({*names}) != 2 or len(names) != 2):
         raise AnalysisError(f"names={names!r}: two different names are needed")
-    windows = comparable(window_of(graphs[0]), window_of(graphs[1]))
-    if not any(isinstance(one, Window) for one in graphs):
-        windows = median_steps(*windows)
+    one, other = comparable(window_of(graphs[0]), window_of(graphs[1]))
+    windows = (one, other) if any(isinstance(graph, Window) for graph in graphs) else median_steps(one, other)
     first, second = distinct_names([window.core.info.source for window in windows])
     found: TraceDiff = TraceDiff(*windows, names or (("A", "B") if first == second else (first, second)))
     return found

@@ -176,10 +176,10 @@ def diff(
         return
     from tracelens_graph.analyses.alignment.host_work import comparable
 
-    parts = comparable(opened(paths[0]), opened(paths[1]))
+    first, second = parts = comparable(opened(paths[0]), opened(paths[1]))
     call_devices(part.core.info.accelerator for part in parts)
     is_whole = window != WindowChoice() or is_theirs
-    answer = Two(parts, (tags[0], tags[1]), Pair((calls[0], calls[1]), names), top, is_whole)
+    answer = Two((first, second), (tags[0], tags[1]), Pair((calls[0], calls[1]), names), top, is_whole)
     if is_theirs and outputs.folder:
         outputs.say(answer.write_as_tracelens(outputs.folder))
     elif points:
