@@ -12,7 +12,7 @@ from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.stragglers.names import called, teams
 from tracelens_graph.analyses.stragglers.reasons import GPU_REASONS, LINK, OF_STATE, in_words
-from tracelens_graph.analyses.stragglers.slowdown import WORTH_A_REASON, Slowdown
+from tracelens_graph.analyses.stragglers.slowdown import Slowdown
 from tracelens_graph.graph.trace_set import rank_number
 from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema
@@ -48,7 +48,10 @@ CULPRITS = TableSchema(
 )
 
 APART = 1.5
-"""What a culprit costs is named where it is so many times as much as its lateness, or less than that."""
+"""What a culprit costs is named where its lateness is so many times as much, or as little."""
+
+LEAST_COST = 0.005
+"""Share of a step that host time of a culprit must cost."""
 
 _OF_HOST = tuple(word for word in OF_STATE.values() if word not in ("synchronization", "host_to_device_copy"))
 """Reasons that the host's own time shows."""
@@ -87,12 +90,13 @@ class Culprit:
     @property
     def text(self) -> str:
         """Who, when, by how much and why, for people."""
-        in_all = f"{shown_ms(self.late_ns)} ({self.percent:.1f} % of the recording)"
+        is_cost = self.cost_ns is not None and not 1 / APART < self.cost_ns / max(self.late_ns, 1) < APART
+        ns = self.cost_ns if is_cost and self.cost_ns is not None else self.late_ns
+        a_step = ns / max(self.late_ns, 1) * self.step_ns
+        in_all = f"{shown_ms(ns)} ({ns / max(self.late_ns, 1) * self.percent:.1f} % of the recording)"
         is_once = not self.steps or self.step_ns == self.late_ns
-        by = in_all if is_once else f"{shown_ms(self.step_ns)} a step, {in_all} in all"
-        costs = self.cost_ns is not None and not 1 / APART < self.cost_ns / max(self.late_ns, 1) < APART
-        cost = f"; costs {shown_ms(self.cost_ns or 0)}" if costs else ""
-        return f"{self.who}{self.when}, by {by}: {in_words(self.reason, self.what)}{cost}"
+        by = in_all if is_once else f"{shown_ms(a_step)} a step, {in_all} in all"
+        return f"{self.who}{self.when}, by {by}: {in_words(self.reason, self.what)}"
 
 
 def culprits_table(culprits: Sequence[Culprit], m: MatchedCollectives, notes: Sequence[str]) -> Table:
@@ -130,12 +134,12 @@ def proven(found: Sequence[Culprit], even: Slowdown, figures: Figures) -> list[C
         if place not in known and reason != LINK:  # a link is of several ranks, none of which is slow itself
             more[reason, "" if reason in GPU_REASONS else what.partition(",")[0]].append(place)
     steps = tuple(sorted({step for step in figures.step if step is not None}))
-    for (reason, _), places in more.items():
-        cost = even.cost_ns(places)
-        worst = max(places, key=lambda place: even.workers[place])
+    for (reason, _), slow in more.items():
+        cost = even.cost_ns(slow)
+        worst = max(slow, key=lambda place: even.workers[place])
         kept.append(
             Culprit(
-                tuple(places), called(m, places, False, shared), steps, "", False, reason, even.why(worst)[1], cost,
+                tuple(slow), called(m, slow, False, shared), steps, "", False, reason, even.why(worst)[1], cost,
                 percent(cost, figures.mean_span_ns), round(cost / max(len(steps), 1)), cost,
             )
         )  # fmt: skip
@@ -145,7 +149,7 @@ def proven(found: Sequence[Culprit], even: Slowdown, figures: Figures) -> list[C
 def _costly(one: Culprit, even: Slowdown) -> tuple[int, ...]:
     """The places of a culprit that cost the job something; all if they do so only together, else none."""
     kind = "host" if one.reason in _OF_HOST else None
-    least = WORTH_A_REASON if kind else even.by_chance
+    least = LEAST_COST if kind else even.by_chance
     is_in_turn = one.moves and one.reason not in GPU_REASONS
     places = () if is_in_turn else tuple(place for place in one.places if even.alone([place], kind) >= least)
     return places or (one.places if even.alone(one.places, kind) >= least else ())
