@@ -182,11 +182,11 @@ class Job:
             }
         return {
             "rank_times": lambda: times_table(self.figures),
-            "rank_balance": lambda: balance_table(self.figures),
+            "rank_balance": lambda: balance_table(self.figures, self.links),
             "collective_kinds": lambda: kinds_table(self.figures),
             "rank_collectives": lambda: collectives_table(self.figures),
             "rank_links": lambda: rank_links(self.figures, self.links),
-            "rank_steps": lambda: rank_steps(self.figures),
+            "rank_steps": lambda: rank_steps(self.figures, self.links),
             "unmatched_collectives": lambda: unmatched_collectives(self.figures),
             **why,
         }
