@@ -147,9 +147,9 @@ def proven(found: Sequence[Culprit], even: Slowdown, figures: Figures) -> list[C
 
 
 def _costly(one: Culprit, even: Slowdown) -> tuple[int, ...]:
-    """The places of a culprit that cost the job something; all if they do so only together, else none."""
+    """The places of a culprit that cost the job something; all if their host does so only together, else none."""
+    if one.reason in GPU_REASONS:
+        return tuple(place for place in one.places if even.alone([place]) >= even.by_chance)
     kind = "host" if one.reason in _OF_HOST else None
-    least = LEAST_COST if kind else even.by_chance
-    is_in_turn = one.moves and one.reason not in GPU_REASONS
-    places = () if is_in_turn else tuple(place for place in one.places if even.alone([place], kind) >= least)
-    return places or (one.places if even.alone(one.places, kind) >= least else ())
+    places = () if one.moves else tuple(place for place in one.places if even.alone([place], kind) >= LEAST_COST)
+    return places or (one.places if even.alone(one.places, kind) >= LEAST_COST else ())
