@@ -14,7 +14,12 @@ from lockstep import call, gpu, sync, trace
 from made_jobs import SimulatedJob, simulated_job
 
 from tracelens_graph.analyses.critical_path.causes import Causes, causes
-from tracelens_graph.analyses.critical_path.collective_points import Member, awaited_parts, waits_partly
+from tracelens_graph.analyses.critical_path.collective_points import (
+    Member,
+    awaited_parts,
+    recorded_root,
+    waits_partly,
+)
 from tracelens_graph.analyses.critical_path.path_nodes import longest_calls
 from tracelens_graph.analyses.critical_path.points import Edge, Role
 from tracelens_graph.graph.core import Core
@@ -215,9 +220,10 @@ def test_against_the_simulator(nothing_recorded: bool) -> None:
         nodes = []
         for rank, uid in zip(one["ranks"], one["kernels"], strict=True):
             found = job.traces[rank].core.collectives
-            nodes.append(Member(found.nodes[found.of_row[job.traces[rank].core.row(uid)]], job.traces[rank]))
+            node = found.nodes[found.of_row[job.traces[rank].core.row(uid)]]
+            nodes.append(Member(node, rank, recorded_root(job.traces[rank].core, node.rows)))
         if nothing_recorded and kind not in ("send", "all_to_all", "all_to_allv"):
-            nodes = [Member(said.node, job.traces[0]) for said in nodes]  # nobody is the root then
+            nodes = [Member(said.node, 0) for said in nodes]  # nobody is the root then
         awaited, guess = awaited_parts(kind, nodes, np.array(one["start_ns"]), np.array(one["end_ns"]))
         assert guess == (nothing_recorded and kind in ("broadcast", "reduce", "gather", "scatter"))
         whole = np.ones((len(nodes), len(nodes)), bool)
@@ -247,7 +253,7 @@ def test_a_root_by_times(data: st.DataObject) -> None:
 def _strangers(count: int) -> list[Member]:
     """Parts of a collective whose rank is not known."""
     job = simulated_job(ranks=2, steps=1, program="loop", collective_args="none")
-    return [Member(job.traces[0].core.collectives.nodes[0], job.traces[0])] * count
+    return [Member(job.traces[0].core.collectives.nodes[0], 0)] * count
 
 
 calls = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30)), min_size=1, max_size=12)
