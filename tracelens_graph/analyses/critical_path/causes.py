@@ -120,9 +120,9 @@ def causes(traces: TraceSet, matched: MatchedCollectives | None = None) -> Cause
         return collective_points(matched, parts, time, lambda one: _root(matched, one, traces))
 
     made = unbound(traces, matched, ranks, partial(_on_clock, traces, matched), meet)
-    least = least_latency([latencies(made)])
+    least = least_latency(together([latencies(made)]))
     # What binds depends on latencies, and the usual ones on what binds: the least ones make a start.
-    usual = bound_latency([bound_latencies(bound_by(made, least, least))], least, 0.5)
+    usual = bound_latency(together([bound_latencies(bound_by(made, least, least))]), least, 0.5)
     return bound_by(made, least, usual)
 
 
@@ -256,6 +256,9 @@ def _on_clock(traces: TraceSet, matched: MatchedCollectives | None, ordinal: int
 Latencies = Mapping[Edge, tuple[Ns, Codes]]
 """Kind of edge with a latency of its own -> latencies, ascending and no more than twice the ceiling, and how often."""
 
+Counts = Mapping[Edge, Codes]
+"""Kind of edge -> for each such latency how often it is."""
+
 
 def latencies(made: Causes) -> Latencies:
     """Latencies of all edges, but of calls that the work they wait for outlasted: their time shows nothing of them."""
@@ -280,36 +283,41 @@ def _counted(made: Causes, chosen: Mask) -> Latencies:
     return found
 
 
-def _at(known: Sequence[Latencies], edge: Edge, place: Callable[[int], int]) -> int | None:
-    """The latency of a kind at a place in their order, of all that were counted anywhere; None without any."""
-    value, count = (np.concatenate([one[edge][at] for one in known]) for at in (0, 1))
-    if not len(value):
-        return None
-    order = np.argsort(value, kind="stable")
-    reached = np.cumsum(count[order])
-    return int(value[order][np.searchsorted(reached, place(int(reached[-1])), "right")])
+def together(known: Iterable[Latencies]) -> Counts:
+    """The latencies of some ranks counted together."""
+    counts = {edge: np.zeros(2 * ceiling + 1, np.int64) for edge, ceiling in CEILING_NS.items()}
+    for one in known:
+        for edge, (value, count) in one.items():
+            counts[edge][value] += count
+    return counts
 
 
-def least_latency(known: Sequence[Latencies]) -> Ns:
+def _at(counts: Counts, edge: Edge, place: Callable[[int], int]) -> int | None:
+    """The latency of a kind at a place in their order; None without any."""
+    reached = np.cumsum(counts[edge])
+    return int(np.searchsorted(reached, place(int(reached[-1])), "right")) if reached[-1] else None
+
+
+def least_latency(counts: Counts) -> Ns:
     """Per kind of edge the latency of the fastest, ns; 0 for kinds without a latency of their own."""
     least = np.zeros(len(Edge), np.int64)
     for edge, ceiling in CEILING_NS.items():
-        if (found := _at(known, edge, lambda count: int(LEAST_QUANTILE * (count - 1)))) is not None:
+        if (found := _at(counts, edge, lambda count: int(LEAST_QUANTILE * (count - 1)))) is not None:
             least[edge] = min(found, ceiling)
     return least
 
 
-def bound_latency(known: Sequence[Latencies], least: Ns, quantile: float) -> Ns:
+def bound_latency(counts: Counts, least: Ns, quantile: float) -> Ns:
     """Per kind of edge a quantile of the latencies of those that bind, ns; no less than the latency of the fastest.
 
     Args:
-        known: their latencies.
+        counts: how often each latency is.
         least: per kind of edge the latency of the fastest.
         quantile: between 0 and 1.
     """
     usual = least.copy()
     for edge in CEILING_NS:
-        if (found := _at(known, edge, lambda count: int(np.ceil(quantile * (count - 1))))) is not None:
+        if (found := _at(counts, edge, lambda count: int(np.ceil(quantile * (count - 1))))) is not None:
             usual[edge] = max(found, int(least[edge]))
     return usual
 
@@ -336,12 +344,9 @@ def _levels(time: np.ndarray, before: np.ndarray, after: np.ndarray) -> tuple[np
 class Inferred(Protocol):
     """What is inferred of a rank; see `RankPoints`."""
 
-    @property
-    def inferred(self) -> int: ...
-    @property
-    def guessed(self) -> int: ...
-    @property
-    def notes(self) -> list[str]: ...
+    inferred: int
+    guessed: int
+    notes: list[str]
 
 
 def notes_on(
@@ -349,7 +354,7 @@ def notes_on(
 ) -> list[str]:
     """What a reader must know of a path over some ranks."""
     notes = list(matched.notes) if matched is not None else []
-    notes += [f"{one.name}: {note}" for one, rank in zip(traces, ranks, strict=True) for note in rank.notes]
+    notes += [f"{one.name}: {note}" for one, rank in zip(traces, ranks, strict=False) for note in rank.notes]
     if inferred := sum(rank.inferred for rank in ranks):
         notes.append(
             f"waits between streams are not recorded (no cuda_sync rows); {inferred:,} are inferred from the order of "
