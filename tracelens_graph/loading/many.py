@@ -479,9 +479,9 @@ class _KeptReader(Reader):
 
 def _keep(order: _Order, core: Core, make: Callable[[Core], Any]) -> Any:
     made = make(core)
-    with suppress(OutputError):  # another machine does not see the folder, or no room is left
-        with replacing(order.target.with_suffix(f".{make.__name__}"), private=True) as file:
-            file.write(zlib.compress(pickle.dumps(made), 1))
+    target = order.target.with_suffix(f".{make.__name__}")
+    with suppress(OutputError), replacing(target, private=True) as file:
+        file.write(zlib.compress(pickle.dumps(made), 1))  # another machine does not see the folder
     return made
 
 

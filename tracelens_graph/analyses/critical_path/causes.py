@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from tracelens_graph.analyses.critical_path.collective_points import (
     parts_on_gpu,
     recorded_root,
 )
-from tracelens_graph.analyses.critical_path.points import Edge, RankPoints, Role, rank_points
+from tracelens_graph.analyses.critical_path.points import Edge, Inferred, RankPoints, Role, rank_points
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arrays import positions_by
@@ -196,7 +195,7 @@ def unbound(
         collective=found.collective,
         negative=negative,
         worst_negative_ns=found.worst_ns,
-        notes=notes_on(traces, matched, ranks, found),
+        notes=notes_on(traces, matched, [one.about for one in ranks], found),
     )
 
 
@@ -339,14 +338,6 @@ def _levels(time: np.ndarray, before: np.ndarray, after: np.ndarray) -> tuple[np
     ordered = np.ones(len(before), bool)
     ordered[tied] = level[one] < level[other]
     return level, ordered
-
-
-class Inferred(Protocol):
-    """What is inferred of a rank; see `RankPoints`."""
-
-    inferred: int
-    guessed: int
-    notes: list[str]
 
 
 def notes_on(

@@ -43,7 +43,7 @@ from tracelens_graph.analyses.critical_path.collective_points import (
 from tracelens_graph.analyses.critical_path.critical_path import CriticalPath, critical_path, joined_steps
 from tracelens_graph.analyses.critical_path.path_nodes import Nodes
 from tracelens_graph.analyses.critical_path.path_tables import LAST_COMES, TIES, tie_columns
-from tracelens_graph.analyses.critical_path.points import Edge, RankPoints, Role, rank_points
+from tracelens_graph.analyses.critical_path.points import Edge, Inferred, RankPoints, Role, rank_points
 from tracelens_graph.analyses.critical_path.walk import NEAR_NS, Class, Path, Ties, followed, segments_of
 from tracelens_graph.analyses.ranks.clocks import RankClock
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
@@ -148,16 +148,14 @@ class Known:
     """What a rank answers first.
 
     Attributes:
-        inferred, guessed, notes: as in `RankPoints`.
+        about: as in `RankPoints`.
         latencies: of all its edges.
         root, steps: as in `KeptRank`; times on the common clock.
         several: places of collectives that start with another kernel than they end with.
         last_ns: its last GPU end on that, None without any.
     """
 
-    inferred: int
-    guessed: int
-    notes: list[str]
+    about: Inferred
     latencies: Latencies
     root: Mapping[int, int]
     steps: Sequence[tuple[int, int, int]]
@@ -172,9 +170,7 @@ def known_of(rank: Reader, given: Given) -> Known:
     times = given.clock(0, np.array([one[1:] for one in kept.steps], np.int64).reshape(-1)).reshape(-1, 2).tolist()
     ends = made.time[made.role == Role.gpu_end]
     return Known(
-        kept.points.inferred,
-        kept.points.guessed,
-        kept.points.notes,
+        kept.points.about,
         latencies(made),
         kept.root,
         [(number, begin, end) for (number, _, _), (begin, end) in zip(kept.steps, times, strict=True)],
@@ -249,14 +245,14 @@ class Segments(NamedTuple):
     """The fourth: the segments of a path on a rank, and near ties there.
 
     Attributes:
-        count: number of segments of each stretch.
+        counts: number of segments of each stretch.
         start_ns, end_ns, kind: per segment, as in `Path`.
         part: per segment the part whose transfer it is; -1 for anything else.
         nodes: what stands for each.
         edge, margin_ns, points, columns: its near ties: numbers in their order, and as in `Ties` and `TIES`.
     """
 
-    count: list[int]
+    counts: list[int]
     start_ns: Ns
     end_ns: Ns
     kind: np.ndarray
@@ -334,7 +330,7 @@ class ReducedCauses:
     @cached_property
     def notes(self) -> list[str]:
         """What a reader must know."""
-        return notes_on(self.traces, self.matched, self._known, self._found)
+        return notes_on(self.traces, self.matched, [one.about for one in self._known], self._found)
 
     @cached_property
     def _found(self) -> CollectivePoints:
@@ -379,7 +375,7 @@ class ReducedCauses:
         last[point[at]] = part[at]  # of equal indices the last assignment stays, as in `bind`
         return last
 
-    def _given(self, **latencies: Ns) -> list[Given]:
+    def _given(self, least_ns: Ns, usual_ns: Ns | None = None) -> list[Given]:
         """What each rank must know of the others."""
         found, count = self._found, len(self._part)
         came = np.append(found.time, EARLIEST)[self._met]
@@ -388,7 +384,15 @@ class ReducedCauses:
         whole[found.whole - count] = True
         node = self.matched.node[self._part]
         return [
-            Given(self.matched.rank_clock(rank), *(one[first:last] for one in (node, came, served, whole)), **latencies)
+            Given(
+                self.matched.rank_clock(rank),
+                node[first:last],
+                came[first:last],
+                served[first:last],
+                whole[first:last],
+                least_ns,
+                usual_ns,
+            )
             for rank, (first, last) in enumerate(pairwise(self._first.tolist()))
         ]
 
@@ -396,9 +400,9 @@ class ReducedCauses:
     def _complete(self) -> list[Given]:
         """The same, with the latencies of all ranks."""
         least = self._least
-        found = self.traces.ask(bound_latencies_of, dict(enumerate(self._given(least_ns=least))))
+        found = self.traces.ask(bound_latencies_of, dict(enumerate(self._given(least))))
         usual = bound_latency(together(latencies for _, latencies in found), least, 0.5)
-        return self._given(least_ns=least, usual_ns=usual)
+        return self._given(least, usual)
 
     @cached_property
     def _moments(self) -> Ns:
@@ -508,8 +512,8 @@ class ReducedCauses:
     @cached_property
     def frame(self) -> Causes:
         """The ranks and notes alone, without points."""
-        nothing = np.zeros(0, np.int64)
-        kept = RankPoints(*[nothing] * 9)
+        none = np.zeros(0, np.int64)
+        kept = RankPoints(none, none, none, none, none, none, none, none, none, Inferred(0, 0, []))
         found = unbound(self.traces, self.matched, [kept], self.matched.clock_ns, lambda _, time: CollectivePoints(0))
         return replace(found, notes=self.notes)
 
@@ -553,7 +557,7 @@ class ReducedPath(CriticalPath):
         number = dict.fromkeys(found, 0)
         ranks, at = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for rank in legs:
-            count = found[rank].count[number[rank]]
+            count = found[rank].counts[number[rank]]
             ranks.append(np.full(count, rank))
             at.append(place[rank] + np.arange(count))
             place[rank] += count

@@ -158,7 +158,7 @@ def walk(causes: Causes, start: int | None, end: int) -> tuple[int, np.ndarray, 
 
 
 def followed(causes: Causes, at: int, start: int | None) -> np.ndarray:
-    """The edges that lead to a point, in the order of time: back to a moment, or to where nothing is known to lead to."""
+    """The edges that lead to a point, in the order of time, from a moment on or as far as is known."""
     time, binding, before = causes.time, causes.binding, causes.before
     found = []
     while (start is None or time[at] > start) and (bound := int(binding[at])) >= 0:
