@@ -17,7 +17,6 @@ from tracelens_graph.cli.shown import Shown, book, no_hints, of_table, print_lin
 from tracelens_graph.cli.traces import load_set, ranks_in, traces_named
 from tracelens_graph.cli.windows import WindowChoice
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.graph.trace_set import Deferred
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.critical_path.causes import Causes
@@ -125,7 +124,7 @@ def _reduced(ranks: TraceSet, correct: bool) -> ReducedCauses | None:
     """The causes of ranks that are not held; None where they are."""
     from tracelens_graph.analyses.critical_path.reduced import ReducedCauses
 
-    if len(ranks) < 2 or not any(isinstance(one.graph, Deferred) for one in ranks):
+    if len(ranks) < 2 or all(one.is_held for one in ranks):
         return None
     return ReducedCauses(ranks, _matched(ranks, correct))
 
@@ -137,9 +136,9 @@ def _matched(ranks: TraceSet, correct: bool) -> MatchedCollectives | None:
 
 
 def _check_gpu_work(files: Sequence[str], traces: TraceSet, asked: Asked) -> None:
-    if not any(
-        one.graph.left[0].has_gpu_work if isinstance(one.graph, Deferred) else len(one.core.gpu_rows) for one in traces
-    ):
+    from tracelens_graph.analyses.ranks.rank_collectives import has_gpu_work
+
+    if not any(map(has_gpu_work, traces)):
         instead = "" if len(traces) < 2 else f"; {asked.next('--table', 'late_ranks')}"
         raise AnalysisError(f"{files[0]}: no GPU work is recorded, and a critical path leads over GPU work{instead}")
 

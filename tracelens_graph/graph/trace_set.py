@@ -108,6 +108,11 @@ class TraceMember:
         return not isinstance(self.graph, Window) or self.graph.is_whole
 
     @property
+    def is_held(self) -> bool:
+        """Whether its graph is there, and need not be read again."""
+        return not isinstance(self.graph, Deferred)
+
+    @property
     def held(self) -> Core | Window:
         """The graph, or the window of it that counts; read again where it is not held."""
         return self.graph.read() if isinstance(self.graph, Deferred) else self.graph
