@@ -136,6 +136,16 @@ class Reasons:
         """The same where the device may be why."""
         return None if self._is_part or self.is_other_device else self.factor
 
+    @property
+    def of_all(self) -> str | None:
+        """Why all kernels take longer or less, in words; None where they do not by one factor."""
+        if self.factor is None:
+            return None
+        text = f"all kernels {times(self.factor)}"
+        if self._is_part:
+            return f"{text}; the traces do not show why"
+        return f"{text}, on another device" if self.is_other_device else f"{text}: {CLOCK}"
+
     def outliers(self, place: Place) -> Outliers | None:
         """Which of the equal points of a place stand out, if these explain its change."""
         return outliers(place, self._modules)
@@ -218,7 +228,7 @@ def _is_of_one_side(evidence: Evidence, _: Reasons) -> Why | None:
     if 2 * communication_ns > evidence.place.ns[side] or evidence.is_communication:
         return Why(Reason.communication, f"{only}: {evidence.collectives(side)}, {what}")
     if ops <= _MOVES.keys() if ops else all(map(is_move, kernels)):
-        return Why(Reason.moves, f"{only}: {_moved(ops, kernels)}, {what}")
+        return Why(Reason.moves, f"{only}: {_moved(ops | {evidence.place.names[side]}, kernels)}, {what}")
     if evidence.is_graph_launch(side):
         return Why(Reason.graph_launch, f"{only}: launched as a graph, {what}")
     if evidence.place.is_module:
@@ -231,6 +241,8 @@ def _is_of_one_side(evidence: Evidence, _: Reasons) -> Why | None:
 def _moved(ops: set[str], kernels: dict[str, tuple[int, int]]) -> str:
     found = {_MOVES[op] for op in ops if op in _MOVES}
     found |= {"fills" if name.startswith("Memset") else "copies" for name in kernels if name.startswith("Mem")}
+    if "casts" in found:  # they call aten::copy_, and copy by a kernel; between devices they are copies
+        found.discard("casts" if any(name.startswith("Memcpy") for name in kernels) else "copies")
     return " and ".join(sorted(found)) or "copies, casts or fills"
 
 
@@ -270,7 +282,7 @@ def _takes_other_time(evidence: Evidence, reasons: Reasons) -> Why | None:
         share = f"{100 * before:.0f} -> {100 * after:.0f} % of the time communication runs beside it"
         return Why(Reason.contention, f"{evidence.took}; {share}{evidence.beside}")
     if (odd := reasons.outliers(evidence.place)) is not None:
-        return Why(Reason.outlier, f"{evidence.took}; {odd}; the traces do not show why{evidence.beside}")
+        return Why(Reason.outlier, f"{evidence.same}; {odd}{evidence.beside}")
     if reasons.is_other_device:
         return Why(Reason.other_device, f"{evidence.took}, on another device{evidence.beside}")
     if reasons.clock is not None and _are_close(evidence.ratio, reasons.clock):

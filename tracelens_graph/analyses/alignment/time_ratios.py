@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import exp, log
-from statistics import median
 from typing import NamedTuple
 
 import numpy as np
 
 from tracelens_graph.analyses.alignment.align import Alignment
 from tracelens_graph.analyses.alignment.difference import Place
+from tracelens_graph.analyses.alignment.divergence_points import Point
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.places.attribution import charged, frames_above, module_calls
 from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, gpu_classes
@@ -75,7 +75,11 @@ def _weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
 _EQUALS = 4
 """Points, or layers, from which on one may stand out."""
 _PART = 0.25
-"""Share of them that may stand out, at most."""
+"""Share of calls that may stand out, at most, and ..."""
+_MOST = 0.5
+"""... of the modules around them."""
+_SAME = 0.03
+"""How far from no change those are that did not change."""
 _OFF = 0.1
 """Share of the usual ratio by which one that stands out differs from it, and ..."""
 _SPREADS = 5
@@ -104,7 +108,8 @@ class Outliers(NamedTuple):
 
     def __str__(self) -> str:
         """`1 of 12: layer 7 (ViTLayer_7), 3.00x as long`."""
-        usual = "" if abs(log(self.others)) < log(1.05) else f", the others {self.others:.2f}x"
+        is_same = abs(log(self.others)) < log(1 + _SAME)
+        usual = ", the others as before" if is_same else f", the others {self.others:.2f}x"
         return f"{self.number:,} of {self.of:,}{self._where}, {self.ratio:.2f}x as long{usual}"
 
     @property
@@ -147,23 +152,38 @@ def outliers(place: Place, modules: ModulesOfLeaves) -> Outliers | None:
         modules: the modules of its leaves on the first side.
     """
     points = [point for point in place.points if all(point.ns)]
-    if len(points) < _EQUALS:
-        return None
     ratios = np.array([log(point.ns[1] / point.ns[0]) for point in points])
-    usual = median(ratios)
-    off = np.abs(ratios - usual)
-    is_odd = off > max(log(1 + _OFF), _SPREADS * median(off))
-    odd = [point for point, one in zip(points, is_odd.tolist(), strict=True) if one]
-    extra = sum(point.ns[1] - exp(usual) * point.ns[0] for point in odd)
-    if not odd or abs(extra) < _EXPLAINS * abs(place.change_ns):
-        return None
-    ratio = sum(point.ns[1] for point in odd) / sum(point.ns[0] for point in odd)
+    for usual, is_odd in _odd(ratios):
+        odd = [point for point, one in zip(points, is_odd.tolist(), strict=True) if one]
+        extra = sum(point.ns[1] - exp(usual) * point.ns[0] for point in odd)
+        if not odd or abs(extra) < _EXPLAINS * abs(place.change_ns):
+            continue
+        ratio = sum(point.ns[1] for point in odd) / sum(point.ns[0] for point in odd)
+        if (found := _named(points, is_odd, modules)) is not None:
+            return Outliers(*found, ratio, exp(usual))
+        if len(odd) <= _PART * len(points):
+            return Outliers([], len(odd), len(points), ratio, exp(usual))
+    return None
+
+
+def _odd(ratios: np.ndarray) -> Iterator[tuple[float, np.ndarray]]:
+    """The usual ratio, and which are another: that of most; else none, where the others did not change."""
+    if len(ratios) >= _EQUALS:
+        usual = float(np.median(ratios))
+        off = np.abs(ratios - usual)
+        yield usual, off > max(log(1 + _OFF), _SPREADS * float(np.median(off)))
+    off = np.abs(ratios)
+    if ((off > log(1 + 2 * _OFF)) | (off < log(1 + _SAME))).all():
+        yield 0.0, off > log(1 + _OFF)
+
+
+def _named(points: Sequence[Point], is_odd: np.ndarray, modules: ModulesOfLeaves) -> tuple[list[str], int, int] | None:
+    """The outermost modules that tell the odd ones apart: their names, how many they are, and of how many."""
     paths = [modules.path(point.leaves[0][0]) for point in points]
     for level in range(max(map(len, paths))):
-        equals = {path[level]: None for path in paths if len(path) > level}
-        found = {path[level]: None for path, one in zip(paths, is_odd.tolist(), strict=True) if one and len(path) > level}
-        if len(equals) >= _EQUALS and len(found) <= _PART * len(equals):
-            return Outliers(list(found), len(found), len(equals), ratio, exp(usual))
-    if len(odd) > _PART * len(points):
-        return None
-    return Outliers([], len(odd), len(points), ratio, exp(usual))
+        names = [path[level] if len(path) > level else "" for path in paths]
+        odd = {name: None for name, one in zip(names, is_odd.tolist(), strict=True) if one}
+        others = {name for name, one in zip(names, is_odd.tolist(), strict=True) if not one} - odd.keys()
+        if others and len(odd) <= _MOST * (len(odd) + len(others)):
+            return list(odd), len(odd), len(odd) + len(others)
+    return None
