@@ -11,6 +11,7 @@ import numpy as np
 from tracelens_graph.analyses.across.outer_join import NOTE, are_compiled_apart
 from tracelens_graph.analyses.alignment.causes import CLOCK, Reason
 from tracelens_graph.analyses.alignment.difference import Diff
+from tracelens_graph.analyses.alignment.host_work import HOST_TIMES, is_of_host
 from tracelens_graph.analyses.alignment.several import SPREAD
 from tracelens_graph.analyses.diagnosis.headline import is_thinned
 from tracelens_graph.analyses.ops.programs import recorded_executions
@@ -87,8 +88,9 @@ def side_lines(difference: Diff) -> list[str]:
 
 
 def warnings_on(difference: Diff) -> list[str]:
-    """What to know before any time is read: that launches of a side were recorded into a graph, and did not run."""
-    return [
+    """What to know before any time is read: that it is host time, or that launches of a side did not run."""
+    of_host = [HOST_TIMES] if is_of_host(difference.a) else []
+    return of_host + [
         f"{name} records {len(side.captured):,} launches into a graph without running them: they take no GPU time "
         "there, so that times of both sides cannot be compared"
         for name, side in zip(difference.names, difference.alignment.sides, strict=True)

@@ -12,13 +12,13 @@ import numpy as np
 from tracelens_graph.analyses.alignment.causes import Reasons
 from tracelens_graph.analyses.alignment.difference import (
     Diff,
-    check_comparable,
     choice_note,
     diff,
     median_steps,
     steps_with_work,
 )
 from tracelens_graph.analyses.alignment.forest import Forest, Vocabulary, forest
+from tracelens_graph.analyses.alignment.host_work import HOST_TIMES, comparable, is_of_host
 from tracelens_graph.analyses.alignment.tables import module_of, op_of, percent
 from tracelens_graph.analyses.structure.layers import side_by_side
 from tracelens_graph.analyses.timeline.timeline import times_of
@@ -129,17 +129,17 @@ def runs_table(runs: Iterable[tuple[str, Window]], chosen: bool = False) -> Tabl
     compared: dict[str, list[str]] = {}
     note = ""
     for name, window in runs:
-        if first is None:
-            first = name, window
-        sides = (first[1], window) if chosen else median_steps(first[1], window)
+        one, window = comparable(first[1] if first else window, window)
+        first = (first or (name, one))[0], one
+        sides = (one, window) if chosen else median_steps(one, window)
         if sides[1] is not window:
             compared.setdefault(sides[1].title, []).append(name)
             note = choice_note(sides[1])
         records.append(_run(diff(*sides, (first[0], name)), structures))
-    notes = []
+    notes = [HOST_TIMES] if first and is_of_host(first[1]) else []
     if compared:
         steps = "; ".join(f"{', '.join(names)}: {title}" for title, names in compared.items())
-        notes = [f"{note} {steps}"]
+        notes.append(f"{note} {steps}")
     return DIFF_RUNS.of_records(records, f"Runs against {first[0] if first else 'none'}", notes)
 
 
@@ -203,11 +203,11 @@ def odd_parts(w: Window) -> Table:
     those of the step of median GPU time, or of the window where it has no steps.
 
     Raises:
-        AnalysisError: the window holds no GPU work.
+        AnalysisError: the window holds neither GPU work nor ops.
     """
-    check_comparable(w)
+    (w,) = comparable(w)
     records: list[dict[str, Any]] = []
-    notes: list[str] = []
+    notes: list[str] = [HOST_TIMES] if is_of_host(w) else []
     steps = steps_with_work(w)
     if len(steps) >= _LEAST:
         structures = Structures()
@@ -230,11 +230,11 @@ def odd_ranks(ranks: Mapping[str, Window]) -> Table:
     """
     structures = Structures()
     parts = []
-    for name, window in ranks.items():
+    for name, window in zip(ranks, comparable(*ranks.values()), strict=True):
         one, _ = median_steps(window, window)
         ns = int(one.core.columns.dur_ns[one.gpu_rows].sum())
         parts.append(_Part(name, structures.of(one), ns, one))
-    notes: list[str] = []
+    notes: list[str] = [HOST_TIMES] if any(is_of_host(part.window) for part in parts) else []
     if len(parts) < _LEAST:
         notes.append(
             f"{len(parts)} of the files are traces, and the odd one of so few is not known: compare two by `diff A B`"
