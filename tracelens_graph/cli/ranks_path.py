@@ -21,7 +21,9 @@ from tracelens_graph.errors import AnalysisError
 if TYPE_CHECKING:
     from tracelens_graph.analyses.critical_path.causes import Causes
     from tracelens_graph.analyses.critical_path.critical_path import CriticalPath
+    from tracelens_graph.analyses.critical_path.reduced import ReducedCauses
     from tracelens_graph.analyses.critical_path.what_if import WhatIf
+    from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
     from tracelens_graph.graph.trace_set import TraceSet
     from tracelens_graph.tables.table import Table
 
@@ -86,11 +88,15 @@ def answer_path(
     files, step = traces_named(traces), asked.step
     if step is not None and len(files) > FEW_FILES:
         check_part(files, asked.window)
-    ranks = ranks_in(load_set(files, scheduler=scheduler))
+    window = WindowChoice() if step is not None else asked.window
+    ranks = _ranks(files, scheduler, is_asked=not changes and window == WindowChoice())
     _check_gpu_work(files, ranks, asked)
     conditions = gate.of_ranks(conditions, ranks)
-    causes = _causes(ranks, correct, None if step is not None else asked.window)
-    answer: _WhatIfs | _Path = _WhatIfs(causes, asked, top, changes) if changes else _Path(causes, asked, top)
+    answer: _WhatIfs | _Path
+    if changes:
+        answer = _WhatIfs(_causes(ranks, correct, window), asked, top, changes)
+    else:
+        answer = _Path(_reduced(ranks, correct) or _causes(ranks, correct, window), asked, top)
     if table is not None:
         print_table(for_people(answer.table(table), top), outputs)
     else:
@@ -108,16 +114,42 @@ def check_part(files: Sequence[str], window: WindowChoice) -> None:
         window.of_each(load_set(files[-1:], is_job=False))
 
 
-def _causes(ranks: TraceSet, correct: bool, window: WindowChoice | None) -> Causes:
+def _ranks(files: Sequence[str], scheduler: str | None, is_asked: bool) -> TraceSet:
+    """The ranks; where they are asked, and not held, what each leaves where it is read."""
+    from tracelens_graph.analyses.critical_path.reduced import kept_rank
+    from tracelens_graph.analyses.ranks.rank_collectives import ReadRank
+
+    if not is_asked:
+        return ranks_in(load_set(files, scheduler=scheduler))
+    return ranks_in(load_set(files, scheduler=scheduler, leaves=ReadRank(), keeps=kept_rank))
+
+
+def _causes(ranks: TraceSet, correct: bool, window: WindowChoice) -> Causes:
     from tracelens_graph.analyses.critical_path.critical_path import causes_of
+
+    chosen = ranks if window == WindowChoice() else window.of_each(ranks)
+    return causes_of(chosen, None if len(ranks) < 2 else _matched(ranks, correct))
+
+
+def _reduced(ranks: TraceSet, correct: bool) -> ReducedCauses | None:
+    """The causes of ranks that are not held; None where they are."""
+    from tracelens_graph.analyses.critical_path.reduced import ReducedCauses
+
+    if len(ranks) < 2 or all(one.is_held for one in ranks):
+        return None
+    return ReducedCauses(ranks, _matched(ranks, correct))
+
+
+def _matched(ranks: TraceSet, correct: bool) -> MatchedCollectives | None:
     from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 
-    matched = None if correct or len(ranks) < 2 else MatchedCollectives(ranks, correct=False)
-    return causes_of(ranks if window in (None, WindowChoice()) else window.of_each(ranks), matched)
+    return None if correct else MatchedCollectives(ranks, correct=False)
 
 
 def _check_gpu_work(files: Sequence[str], traces: TraceSet, asked: Asked) -> None:
-    if not any(len(one.core.gpu_rows) for one in traces):
+    from tracelens_graph.analyses.ranks.rank_collectives import has_gpu_work
+
+    if not any(map(has_gpu_work, traces)):
         instead = "" if len(traces) < 2 else f"; {asked.next('--table', 'late_ranks')}"
         raise AnalysisError(f"{files[0]}: no GPU work is recorded, and a critical path leads over GPU work{instead}")
 
@@ -133,7 +165,7 @@ def for_people(table: Table, top: int | None, hints: Callable[[Table], Sequence[
 class _Path:
     """The critical path of a step, or of all, and what was asked."""
 
-    causes: Causes
+    causes: Causes | ReducedCauses
     asked: Asked
     top: int | None
     main = TABLES[0]
@@ -142,18 +174,26 @@ class _Path:
     def path(self) -> CriticalPath:
         """The path."""
         from tracelens_graph.analyses.critical_path.critical_path import critical_path
+        from tracelens_graph.analyses.critical_path.reduced import ReducedCauses
 
+        if isinstance(self.causes, ReducedCauses):
+            return self.causes.path(self.asked.step)
         return critical_path(self.causes, self.asked.step)
+
+    def _step_paths(self) -> Sequence[CriticalPath]:
+        from tracelens_graph.analyses.critical_path.critical_path import step_paths
+        from tracelens_graph.analyses.critical_path.reduced import ReducedCauses
+
+        return self.causes.step_paths() if isinstance(self.causes, ReducedCauses) else step_paths(self.causes)
 
     def table(self, name: str) -> Table:
         """A table by its name."""
-        from tracelens_graph.analyses.critical_path.critical_path import step_paths
         from tracelens_graph.analyses.critical_path.path_tables import steps
 
         path = self.path
         makers: dict[str, Callable[[], Table]] = {
             "critical_path": path.segments, "critical_path_classes": path.classes, "critical_path_ranks": path.ranks,
-            "critical_path_names": path.names, "critical_path_steps": lambda: steps(step_paths(self.causes)),
+            "critical_path_names": path.names, "critical_path_steps": lambda: steps(self._step_paths()),
             "critical_path_ties": path.near_ties, "critical_path_slack": path.slack,
         }  # fmt: skip
         return makers[name]()
@@ -172,21 +212,39 @@ class _Path:
             yield self.asked.next(*worth)
 
     def _changes(self) -> Iterator[str]:
-        """Changes that save something: faster collectives, a repair of the rank with most of the path, or of all."""
+        """Changes that save something: faster collectives, a repair of the rank with most of the path, or of all.
+
+        Large jobs are not replayed, and have the repair suggested.
+        """
+        from tracelens_graph.analyses.ranks.job import MOST_EVENTS
+
         traces, late = self.causes.traces, self.path.ranks()
         if len(traces) < 2 or not len(late):
             return
         place = next(at for at, one in enumerate(traces) if one.name == late["trace"][0])
+        if sum(one.info.events for one in traces) > MOST_EVENTS:
+            yield f"repair={called(traces, place)}"
+            return
         if self._saves(collectives=2):
             yield "collectives=2"
         repairs = {called(traces, place): late["trace"][0], "all": "all"}
         yield from (f"repair={name}" for name, ranks in repairs.items() if self._saves(repair=ranks))
 
+    @cached_property
+    def _replayed(self) -> Causes:
+        """The causes with the graphs of all ranks, which are read again where they are not held."""
+        from tracelens_graph.analyses.critical_path.critical_path import causes_of
+        from tracelens_graph.analyses.critical_path.reduced import ReducedCauses
+
+        if not isinstance(self.causes, ReducedCauses):
+            return self.causes
+        return causes_of(self.causes.traces.with_graphs(lambda core: core), self.causes.matched)
+
     def _saves(self, **change: Any) -> bool:
         from tracelens_graph.analyses.critical_path.what_if import what_if
 
         try:
-            saved = what_if(self.causes, self.asked.step, **change).saved_ns
+            saved = what_if(self._replayed, self.asked.step, **change).saved_ns
         except AnalysisError:  # there are no collectives, or no other rank does the like
             return False
         return saved >= WORTH_ASKING * self.path.length_ns

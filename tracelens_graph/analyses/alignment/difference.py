@@ -176,6 +176,11 @@ class Diff:
         first, second = (int(side.ns.sum()) for side in self.alignment.sides)
         return first, second
 
+    @property
+    def change_ns(self) -> int:
+        """How much more GPU time the second side takes."""
+        return self.ns[1] - self.ns[0]
+
     @cached_property
     def places(self) -> list[Place]:
         """Where they differ, the largest change first."""

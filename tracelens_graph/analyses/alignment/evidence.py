@@ -186,8 +186,15 @@ class Evidence:
         if not self.is_of_equal_kernels:
             change, whole = self.shared_change_ns, self.place.change_ns
             return f"{self._shared}, {times(self.ratio)} ({_ms(change)} of {_ms(whole)} ms)"
+        return f"{self.same}, {times(self.ratio)}"
+
+    @property
+    def same(self) -> str:
+        """Which kernels both sides run, in words."""
+        if not self.is_of_equal_kernels:
+            return self._shared
         is_same = self.place.kernels[0].keys() == self.place.kernels[1].keys()
-        return f"{'the same kernels' if is_same else 'the same kernels of another build'}, {times(self.ratio)}"
+        return "the same kernels" if is_same else "the same kernels of another build"
 
     @property
     def beside(self) -> str:
@@ -267,7 +274,7 @@ class Evidence:
         if not all(leaf in leaves for node in parents for leaf in range(int(forest.low[node]), int(forest.high[node]))):
             return False
         (name,) = map(_plain_op, ops)
-        if all(_plain_op(other) in name for other in others):
+        if "fused" in name or all(_plain_op(other) in name for other in others):
             return True
         category, *_ = _categories(self.extra[side])
         core, rest = _MADE_OF.get(category, ("", set()))

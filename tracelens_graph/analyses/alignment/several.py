@@ -161,14 +161,22 @@ def _run(difference: Diff, structures: Structures) -> dict[str, Any]:
     }
 
 
-def most(difference: Diff) -> tuple[str, str]:
-    """The place with the most of the change, and why it differs; empty where nothing changed."""
+def most(difference: Diff, is_part: bool = False) -> tuple[str, str]:
+    """The place with the most of the change, and why it differs; empty where nothing changed.
+
+    Args:
+        difference: two runs, or two parts of one.
+        is_part: whether these are parts of one program, such as two layers.
+    """
     place = next(iter(difference.places), None)
     if place is None or not place.change_ns:
         return "", ""
+    reasons = Reasons(difference, is_part)
+    if (of_all := reasons.of_all) is not None:
+        return f"{difference.change_ns / 1e6:+,.3f} ms in all", of_all
     module = module_of(place)
     where = f"{place.change_ns / 1e6:+,.3f} ms {op_of(place)}" + (f" in {module}" if module else "")
-    return where, Reasons(difference).of(place).text
+    return where, reasons.of(place).text
 
 
 @dataclass(frozen=True)
@@ -322,7 +330,7 @@ def _odd(part: str, called: str, parts: Sequence[_Part], notes: list[str]) -> li
 
 def _within_row(part: str, one: _Part, usual: _Part, **about: Any) -> dict[str, Any]:
     """A row about a part that is compared with a usual one."""
-    where, why = most(diff(usual.window, one.window, (usual.name, one.name)))
+    where, why = most(diff(usual.window, one.window, (usual.name, one.name)), is_part=part == "layer")
     return {
         "part": part, "name": one.name, **about,
         "gpu_ms": one.ns / 1e6, "usual_ms": usual.ns / 1e6, "change_ms": (one.ns - usual.ns) / 1e6,
