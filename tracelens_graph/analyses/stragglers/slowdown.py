@@ -36,7 +36,7 @@ SLOWEST_SHARE = 0.03
 WORTH_A_REASON = 0.01
 """Excess from which a slowdown is explained."""
 
-SPREADS, USUAL_SHARE = 4.0, 0.75
+SPREADS, USUAL_SHARE = 3.0, 0.75
 """A worker stands out by so many standard deviations of the others, and by this share of their excess."""
 
 LEAST_SHARE = 1 / 3
