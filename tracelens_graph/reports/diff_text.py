@@ -137,7 +137,7 @@ def listed_places(changed: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any
 
 
 def _is_hardly_changed(row: Mapping[str, Any]) -> bool:
-    return row["reason"] == Reason.other_time and abs(row["change_ms"]) < _HARDLY * row["a_ms"]
+    return row["reason"] == Reason.other_time and abs(row["change_ms"]) < max(_HARDLY * row["a_ms"], _NEARLY_NOTHING)
 
 
 def clock_texts(changed: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -203,7 +203,7 @@ def _lines(
     deviate = " besides" if len(listed) < len(changed) and clock_texts(changed) else ""
     if shown:
         text = f"{number} with most of the change{deviate} ({part:.0f} % of all that became faster or slower)"
-        yield from wrapped(text, width)
+        yield from wrapped(text if whole else f"{number} with other work, which takes as long", width)
     for row in shown:
         yield from place_lines(row, width, of_place)
     if rest := len(changed) - len(shown):
