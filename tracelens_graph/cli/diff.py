@@ -16,6 +16,8 @@ from tracelens_graph.cli.options import (
     Layout,
     LayoutOption,
     Names,
+    Noise,
+    NoiseOption,
     Top,
     refuse,
 )
@@ -73,6 +75,7 @@ def diff(
     outputs: Annotated[Outputs, Writes("json", "md", "html", "xlsx", "csv", folder=True, old=("json", "md", "html"))],
     layout: LayoutOption = Layout.own,
     fail_if: FailIf = None,
+    noise: NoiseOption = Noise.on,
     extension: Extensions = None,
     window: Window,
 ) -> None:
@@ -141,7 +144,7 @@ def diff(
         return
     parts = (opened(paths[0]), opened(paths[1]))
     is_whole = window != WindowChoice() or is_theirs
-    answer = Two(parts, (tags[0], tags[1]), Pair((calls[0], calls[1]), names), top, is_whole)
+    answer = Two(parts, (tags[0], tags[1]), Pair((calls[0], calls[1]), names), top, is_whole, noise is Noise.on)
     if is_theirs and outputs.folder:
         outputs.say(answer.write_as_tracelens(outputs.folder))
     elif points:

@@ -19,12 +19,13 @@ from enum import StrEnum
 from functools import cached_property
 from math import exp, sqrt
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 
 from tracelens_graph.analyses.alignment.cause_words import of_any_build
 from tracelens_graph.analyses.alignment.difference import Diff, Place
-from tracelens_graph.analyses.alignment.spread import Spread, spread_of
+from tracelens_graph.analyses.alignment.spread import spread_of, times_of_steps
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.utils.arrays import Codes, Mask, Rows
 
@@ -33,7 +34,7 @@ class Proof(StrEnum):
     """What shows a change to be no noise."""
 
     structure = "structure"
-    place = "place"
+    interval = "interval"
     step = "step"
     family = "family"
     noise = "noise"
@@ -41,7 +42,7 @@ class Proof(StrEnum):
 
 PROOF_MEANING = {
     Proof.structure: "other kernels, calls or arguments: no matter of noise",
-    Proof.place: "the interval of its change leaves out 0",
+    Proof.interval: "the interval of its change leaves out 0",
     Proof.step: "what is compared differs by more than its noise, though all steps together do not",
     Proof.family: "only together with the other places of its op, or of its category of kernels",
     Proof.noise: "nothing: it changed by less than its noise",
@@ -51,6 +52,8 @@ _FALSE_ALARMS = 0.002
 """Share of comparisons of equal programs in which an interval leaves out the truth, at most."""
 _SHARES = {"place": 0.5, "category": 0.25, "op": 0.25}
 """What kinds of intervals take of that."""
+_OF_TOTALS = 0.001
+"""The same share for each total."""
 _BETWEEN_RUNS = 0.01
 """Relative deviation of equal work between runs, at most."""
 ALL = "all places with the same kernels"
@@ -78,6 +81,14 @@ class Family:
         return self.low > 1 or self.high < 1
 
 
+class Interval(NamedTuple):
+    """Bounds of a change, ns, and what shows that it is no noise."""
+
+    low_ns: float
+    high_ns: float
+    proof: Proof
+
+
 class Noise:
     """Intervals of a comparison.
 
@@ -88,7 +99,7 @@ class Noise:
     """
 
     def __init__(self, difference: Diff, other_arguments: Mask) -> None:
-        self._places = difference.places
+        self._windows, self._places = (difference.a, difference.b), difference.places
         self.is_of_time = np.array([_is_of_time(place) for place in self._places], bool) & ~other_arguments
         self._sides = [
             spread_of(side, _place_of_leaf(difference.places, k, side.leaves), len(self._places))
@@ -158,7 +169,7 @@ class Noise:
                 with_family[rows] |= (np.sign(self._ratio[rows]) == np.sign(family.ratio - 1)) & (shown[rows] != 0)
         checks = (
             (~self.is_of_time, Proof.structure),
-            (np.abs(self.change) > self.margin, Proof.place),
+            (np.abs(self.change) > self.margin, Proof.interval),
             (((a.steps > 1) | (b.steps > 1)) & (np.abs(shown) > of_one), Proof.step),
             (with_family, Proof.family),
         )
@@ -169,9 +180,54 @@ class Noise:
         return found
 
 
+    def of_places(self) -> list[Interval]:
+        """The interval of each place."""
+        return list(map(Interval, (self.change - self.margin).tolist(), (self.change + self.margin).tolist(), self.proofs))
+
+    def of_total(self, name: str) -> Interval | None:
+        """The interval of a row of the totals; None where there is but one step."""
+        if name == "gpu_time":
+            a, b = self._sides
+            freedom = np.array([float(self._freedom.sum()) or 1.0])
+            return _interval(float(self.change.sum()), float(np.maximum(self._variance(), 0).sum()), freedom)
+        first, second = self._steps
+        if name not in first or name not in second:
+            return None
+        freedom = len(first[name]) + len(second[name]) - 2
+        squares = sum(float(((times - times.mean()) ** 2).sum()) for times in (first[name], second[name]))
+        variance = squares / freedom * (1 / len(first[name]) + 1 / len(second[name]))
+        return _interval(float(second[name].mean() - first[name].mean()), variance, np.array([float(freedom)]))
+
+    @cached_property
+    def _steps(self) -> list[dict[str, np.ndarray]]:
+        return [times_of_steps(window) for window in self._windows]
+
+    def notes(self) -> list[str]:
+        """Families that are proven only together, and how much is noise."""
+        notes, seen = [], set[int]()
+        for family in self.families:
+            rows = [row for row in family.places.tolist() if self.proofs[row] is Proof.family]
+            if family.is_proven and not seen.issuperset(rows):
+                notes.append(
+                    f"{family.name}: {len(family.places):,} places take {family.ratio:.3f}x as long together "
+                    f"({family.low:.3f} to {family.high:.3f})"
+                )
+                seen.update(rows)
+        return notes
+
+
+def _interval(change: float, variance: float, freedom: np.ndarray) -> Interval:
+    """The interval of a total."""
+    margin = float(student(1 - _OF_TOTALS / 2, freedom)[0]) * sqrt(variance)
+    is_proven = abs(change) > margin
+    return Interval(change - margin, change + margin, Proof.interval if is_proven else Proof.noise)
+
+
 def _is_of_time(place: Place) -> bool:
     first, second = place.kernels
-    return place.names[0] == place.names[1] and bool(first) and of_any_build(first) == of_any_build(second)
+    if place.names[0] != place.names[1] or not first:
+        return False
+    return len(first) == len(second) and of_any_build(first) == of_any_build(second)
 
 
 def _place_of_leaf(places: list[Place], side: int, leaves: int) -> Codes:

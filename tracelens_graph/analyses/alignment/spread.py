@@ -17,11 +17,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracelens_graph.analyses.alignment.forest import Forest
+from tracelens_graph.analyses.timeline.timeline import times_by_group
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import nearest_above
+from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
-from tracelens_graph.utils.arrays import Codes, Mask, Rows
+from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 
 _CLIP = 5
 """Robust deviations from the median of its position beyond which a duration counts as if it lay there."""
@@ -107,6 +109,19 @@ def _with_other_steps(side: Forest, here: Rows) -> tuple[Rows, Codes]:
     is_near = np.abs(of - middle) <= _MOST_STEPS // 2
     is_near |= np.isin(gpu, here)
     return gpu[is_near], of[is_near]
+
+
+def times_of_steps(w: Window) -> dict[str, Ns]:
+    """The rows of the timeline of each step of a trace, ns, where a window is one of several steps; else nothing."""
+    core = w.core
+    step = core.gpu_step[w.gpu_rows]
+    if w.all_iterations is not None or not len(step) or step[0] < 0 or (step != step[0]).any():
+        return {}
+    gpu = core.gpu_rows[core.gpu_step[core.gpu_rows] >= 0]
+    steps, of = distinct(core.gpu_step[gpu])
+    if len(steps) < 2 or np.count_nonzero(core.gpu_step[gpu] == step[0]) != len(step):
+        return {}
+    return times_by_group(core, gpu, of, len(steps))
 
 
 class _Events:
