@@ -138,10 +138,8 @@ def noise_note(places: Table) -> str:
     ]
     if not ms:
         return ""
-    return (
-        f"{len(ms):,} {'place' if len(ms) == 1 else 'places'} changed by less than {'its' if len(ms) == 1 else 'their'} "
-        f"noise, {sum(ms):+,.3f} ms in all: --noise off lists them"
-    )
+    what, their = ("place", "its") if len(ms) == 1 else ("places", "their")
+    return f"{len(ms):,} {what} changed by less than {their} noise ({sum(ms):+,.3f} ms): --noise off"
 
 
 def only_changed(places: Table) -> Table:
@@ -150,12 +148,12 @@ def only_changed(places: Table) -> Table:
     same = sum(reason == Reason.same for reason in places["reason"])
     cut = places.take(np.flatnonzero(is_changed))
     notes = list(places.notes)
-    noise = noise_note(places)
+    is_noise = noise_note(places)
     if not len(cut):
-        nothing = "Nothing differs by more than noise" if noise else "Nothing differs: the GPU work is the same, event by event"
-        notes.insert(0, nothing)
-    if noise:
-        notes.append(noise)
+        nothing = "by more than noise" if is_noise else "the GPU work is the same, event by event"
+        notes.insert(0, f"Nothing differs{' ' if is_noise else ': '}{nothing}")
+    if is_noise:
+        notes.append(is_noise)
     if same:
         notes.append(f"{same:,} {'place is' if same == 1 else 'places are'} the same on both sides, and not listed")
     cut.notes = notes
@@ -172,8 +170,8 @@ def headline(totals: Table, is_changed: bool) -> str:
     share = "" if percent is None else f" ({percent:+.1f} %)"
     word = "more" if change > 0 else "less"
     text = f"{abs(change):,.3f} ms {word}{share}" if change else "no change in all"
-    noise = "" if row["low_ms"] is None else f", by all steps {row['low_ms']:+,.3f} to {row['high_ms']:+,.3f}"
-    return f"GPU time {first:,.3f} -> {second:,.3f} ms: {text}{', within noise' if row['proof'] == Proof.noise else noise}"
+    noise = ", within noise" if row["proof"] == Proof.noise else ""
+    return f"GPU time {first:,.3f} -> {second:,.3f} ms: {text}{noise}"
 
 
 def _lines(
@@ -194,10 +192,9 @@ def _lines(
     yield from _without_work(tables["diff_times"], largest, width, of_cause)
     for note in notes:
         yield from wrapped(printable(note), width, _INDENT)
-    places_table = tables["diff_places"]
-    ends = [*places_table.notes, *filter(None, [noise_note(places_table)])]
+    ends = [*filter(None, [noise_note(tables["diff_places"])])]
     if not changed:
-        yield from (line for note in ends for line in wrapped(printable(note), width, _INDENT))
+        yield from ends
         return
     yield ""
     whole = sum(abs(row["change_ms"]) for row in changed)
@@ -205,11 +202,13 @@ def _lines(
     part = 100 * sum(abs(row["change_ms"]) for row in shown) / whole if whole else 100
     number = "The place" if len(shown) == 1 else f"The {len(shown)} places"
     yield from wrapped(f"{number} with most of the change ({part:.0f} % of all that became faster or slower)", width)
+    for note in tables["diff_places"].notes:
+        yield from wrapped(printable(note), width, _INDENT)
     for row in shown:
         yield from place_lines(row, width, of_place)
     if rest := len(changed) - len(shown):
         yield f"{rest:,} more: --points lists all places, --tree draws both call trees as one"
-    yield from (line for note in ends for line in wrapped(printable(note), width, _INDENT))
+    yield from (line for note in ends for line in wrapped(note, width, _INDENT))
 
 
 def _phases(table: Table, width: int) -> Iterator[str]:
@@ -260,7 +259,9 @@ def phase_texts(table: Table) -> list[str]:
 def _times(totals: Table, width: int) -> Iterator[str]:
     for row in totals.records():
         if row["time"] in _PARTS and (row["a_ms"] or row["b_ms"]):
-            yield _figures(_INDENT + row["meaning"], row, width)
+            line = _figures(_INDENT + row["meaning"], row, width)
+            noise = "  noise" if row["proof"] == Proof.noise and row["change_ms"] else ""
+            yield line + noise * (width_of(line + noise) <= width)
 
 
 def _pooled(difference: Diff, width: int) -> Iterator[str]:
@@ -399,7 +400,10 @@ def place_lines(row: Mapping[str, Any], width: int, most: int | None = None) -> 
 
 _LONGEST = 100
 """Characters of a name."""
-_HEADINGS = {"change_ms": "change ms", "low_ms": "from ms", "high_ms": "to ms", "a_ms": "A ms", "b_ms": "B ms", "change_percent": "%", "meaning": "time"}
+_HEADINGS = {
+    "change_ms": "change ms", "low_ms": "from ms", "high_ms": "to ms", "a_ms": "A ms", "b_ms": "B ms",
+    "change_percent": "%", "meaning": "time",
+}  # fmt: skip
 
 
 def diff_json(difference: Diff, tables: Mapping[str, Table], notes: Sequence[str]) -> str:
@@ -432,7 +436,8 @@ def diff_markdown(difference: Diff, tables: Mapping[str, Table], notes: Sequence
     blocks.append(_table(times, ("meaning", "a_ms", "b_ms", "change_ms", "change_percent")))
     shown = changed[:rows] if rows else changed
     if shown:
-        blocks += ["### Where", _table(shown, ("change_ms", "low_ms", "high_ms", "a_ms", "b_ms", "times", "op", "module", "why"))]
+        columns = ("change_ms", "low_ms", "high_ms", "a_ms", "b_ms", "times", "op", "module", "why")
+        blocks += ["### Where", _table(shown, columns)]
     if rest := len(changed) - len(shown):
         blocks.append(f"{rest:,} more places.")
     if noise := noise_note(tables["diff_places"]):

@@ -2,7 +2,8 @@
 
 Intervals of one comparison hold all together, but for one comparison in five hundred (Bonferroni):
 
-* of a **place** the change of what it takes in the mean over steps, plus and minus a quantile of Student's distribution;
+* of a **place** the change of what it takes in the mean over steps, plus and minus a quantile of Student's
+  distribution;
 * of a **family**, the places of one op or of one category of kernels, the ratio of both sides: the mean of the
   logarithms of the places' ratios, weighted by their precision, so that small changes that agree are proof together;
 * of **totals** the change of the mean over steps.
@@ -179,24 +180,24 @@ class Noise:
                 found[row] = proof
         return found
 
-
     def of_places(self) -> list[Interval]:
         """The interval of each place."""
-        return list(map(Interval, (self.change - self.margin).tolist(), (self.change + self.margin).tolist(), self.proofs))
+        return list(
+            map(Interval, (self.change - self.margin).tolist(), (self.change + self.margin).tolist(), self.proofs)
+        )
 
     def of_total(self, name: str) -> Interval | None:
         """The interval of a row of the totals; None where there is but one step."""
         if name == "gpu_time":
-            a, b = self._sides
-            freedom = np.array([float(self._freedom.sum()) or 1.0])
+            freedom = max(float(self._freedom.sum()), 1.0)
             return _interval(float(self.change.sum()), float(np.maximum(self._variance(), 0).sum()), freedom)
-        first, second = self._steps
-        if name not in first or name not in second:
+        if not all(name in times for times in self._steps):
             return None
-        freedom = len(first[name]) + len(second[name]) - 2
-        squares = sum(float(((times - times.mean()) ** 2).sum()) for times in (first[name], second[name]))
-        variance = squares / freedom * (1 / len(first[name]) + 1 / len(second[name]))
-        return _interval(float(second[name].mean() - first[name].mean()), variance, np.array([float(freedom)]))
+        sides = [times[name] for times in self._steps]
+        counts = [len(times) for times in sides]
+        squares = sum(float(((times - times.mean()) ** 2).sum()) for times in sides)
+        variance = squares / (sum(counts) - 2) * sum(1 / count for count in counts)
+        return _interval(float(sides[1].mean() - sides[0].mean()), variance, sum(counts) - 2)
 
     @cached_property
     def _steps(self) -> list[dict[str, np.ndarray]]:
@@ -216,9 +217,9 @@ class Noise:
         return notes
 
 
-def _interval(change: float, variance: float, freedom: np.ndarray) -> Interval:
+def _interval(change: float, variance: float, freedom: float) -> Interval:
     """The interval of a total."""
-    margin = float(student(1 - _OF_TOTALS / 2, freedom)[0]) * sqrt(variance)
+    margin = float(student(1 - _OF_TOTALS / 2, np.array([freedom]))[0]) * sqrt(variance)
     is_proven = abs(change) > margin
     return Interval(change - margin, change + margin, Proof.interval if is_proven else Proof.noise)
 

@@ -238,7 +238,7 @@ def _moderated(squares: np.ndarray, freedom: Codes, mean: np.ndarray) -> tuple[n
         mean: mean duration.
     """
     scale = np.maximum(mean, 1) ** 2
-    usual, prior = np.full(len(mean), _UNKNOWN**2), _PRIOR[0]
+    usual, prior = np.full(len(mean), _UNKNOWN**2), _PRIOR[1]
     known = np.flatnonzero(freedom > 0)
     if len(known):
         known = known[np.argsort(mean[known], kind="stable")]
