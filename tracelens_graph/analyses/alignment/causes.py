@@ -27,6 +27,7 @@ class Reason(StrEnum):
     """Why two sides differ at a place."""
 
     same = "same"
+    moved = "moved"
     captured = "captured"
     recomputation = "recomputation"
     graph_launch = "graph_launch"
@@ -55,6 +56,7 @@ class Reason(StrEnum):
 
 REASON_MEANING = {
     Reason.same: "nothing differs",
+    Reason.moved: "the same calls at another place: before others that both sides make, or behind them",
     Reason.captured: "recorded into a graph on one side, so that it did not run there",
     Reason.recomputation: "only one side recomputes these activations in the backward pass",
     Reason.graph_launch: "launched as a graph on one side",
@@ -186,6 +188,19 @@ def _is_the_same(evidence: Evidence, _: Reasons) -> Why | None:
     place = evidence.place
     equal = place.ns[0] == place.ns[1] and evidence.is_of_equal_kernels
     return Why(Reason.same, "the same") if equal and not evidence.arguments else None
+
+
+def _is_moved(evidence: Evidence, _: Reasons) -> Why | None:
+    """The same calls, before others on one side and behind them on the other."""
+    if not evidence.place.points[0].is_moved:
+        return None
+    names = evidence.diff.names
+    where = "to another place"
+    for here, there, side in (("behind", "before", 0), ("before", "behind", 1)):
+        if passed := evidence.passed(side):
+            where = f"from {here} {passed} in {names[0]} to {there} it in {names[1]}"
+    took = evidence.took if evidence.is_of_equal_kernels else evidence.with_shares(str(evidence.other))
+    return Why(Reason.moved, f"moved {where}: {took}")
 
 
 def _is_captured(evidence: Evidence, _: Reasons) -> Why | None:
@@ -355,6 +370,7 @@ def _has_another_kernel(evidence: Evidence, _: Reasons) -> Why | None:
 
 
 RULES: Sequence[Rule] = (
+    _is_moved,
     _is_the_same,
     _is_captured,
     _is_of_one_side,

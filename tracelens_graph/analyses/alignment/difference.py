@@ -180,14 +180,14 @@ class Diff:
         """Where they differ, the largest change first."""
         alignment = self.alignment
         contexts = [_Contexts(side) for side in alignment.sides]
-        groups: dict[tuple[_Context, _Context], list[Point]] = {}
+        groups: dict[tuple[_Context, _Context, bool], list[Point]] = {}
         for point in alignment.points:
-            is_alone = not all(point.leaves)
+            is_alone = not all(point.leaves) or point.is_moved
             first, second = (contexts[k].of(point.container[k], point.leaves[k], is_alone) for k in range(2))
             if (first.kernel or second.kernel) and (first.is_op or second.is_op):
                 first, second = (replace(context, kernel="") for context in (first, second))
-            groups.setdefault((first, second), []).append(point)
-        found = [self._place(points, *key) for key, points in groups.items()]
+            groups.setdefault((first, second, point.is_moved), []).append(point)
+        found = [self._place(points, one, other) for (one, other, _), points in groups.items()]
         return sorted(
             found, key=lambda place: (-abs(place.change_ns), -max(place.ns), place.modules, sorted(place.names))
         )
@@ -312,7 +312,7 @@ class _Contexts:
         Args:
             container: the node that is matched around them, -1 without one.
             leaves: ascending.
-            is_alone: whether the other side has none there, so that whole modules may be what it lacks.
+            is_alone: whether the other side has none there, so that whole modules may be what it lacks or moved.
         """
         if not leaves:
             return _Context()
@@ -335,7 +335,7 @@ class _Contexts:
         if container >= 0 and side.is_op[container]:
             nodes = [container]
         elif is_alone:
-            nodes = _highest(side, leaves)
+            nodes = highest(side, leaves)
         else:
             nodes = side.leaf_parent[leaves].tolist()
         names = tuple(dict.fromkeys(map(self._name, nodes)))
@@ -393,12 +393,13 @@ class _Contexts:
         return path
 
 
-def _highest(side: Forest, leaves: list[int]) -> list[int]:
-    """The highest modules and ops that hold nothing but some of the leaves; else what stands right above them."""
+def highest(side: Forest, leaves: list[int]) -> list[int]:
+    """The highest modules and ops that hold nothing but some of the leaves, or what stands right above them, those
+    with the most time first."""
     row, kind = side.row, side.window.core.columns.kind
     run = np.cumsum(np.diff(leaves, prepend=leaves[0]) > 1)
     ends = np.array(leaves)[np.searchsorted(run, run, "right") - 1] + 1
-    found: list[int] = []
+    found: dict[int, int] = {}
     done = -1
     for leaf, end in zip(leaves, ends.tolist(), strict=True):
         if leaf < done:
@@ -409,8 +410,8 @@ def _highest(side: Forest, leaves: list[int]) -> list[int]:
             if kind[row[node]] in (Kind.Module, Kind.Op):
                 best, done = node, int(side.high[node])
             node = int(side.parent[node])
-        found.append(best)
-    return found
+        found[best] = found.get(best, 0) - int(side.ns_before[done] - side.ns_before[leaf])
+    return sorted(found, key=found.__getitem__)
 
 
 def _common_start(paths: set[tuple[str, ...]]) -> tuple[str, ...]:

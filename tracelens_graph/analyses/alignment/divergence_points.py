@@ -28,15 +28,17 @@ class Point:
         container: the lowest matched nodes of one name around it; -1 where a side has none.
         leaves: leaves of both sides, ascending.
         ns: sum of the durations of their GPU events.
+        is_moved: whether the work stands elsewhere on the other side.
     """
 
     container: tuple[int, int]
     leaves: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
     ns: tuple[int, int] = (0, 0)
+    is_moved: bool = False
 
     def mirrored(self) -> Point:
         """The same with the sides exchanged."""
-        return Point(self.container[::-1], self.leaves[::-1], self.ns[::-1])
+        return Point(self.container[::-1], self.leaves[::-1], self.ns[::-1], self.is_moved)
 
     @property
     def change_ns(self) -> int:
@@ -48,18 +50,25 @@ def points_of(matching: Matching, containers: Containers) -> list[Point]:
     """All points, in the order of the first side, then of what only the second has.
 
     Leaves below a matched op, and those of a stream without launches, are one point. Below frames, modules and roots
-    each pair of leaves is one, and so is each gap between pairs, communication in it apart from the rest.
+    each pair of leaves is one, and so is each gap between pairs, communication in it apart from the rest. So is each
+    run of calls that stands elsewhere on the other side.
     """
     a, b = matching.a, matching.b
     only_b = np.flatnonzero(matching.of_b < 0)
+    in_order = matching.in_order
     node, gap = _places_of_a(matching, containers)
     around = _around(b, containers.of_b, _renamed_of_b(containers))[only_b]
     partner = containers.of_b[around]
     # A gap begins behind the last matched leaf before it; both sides call it by that of the first.
-    before = last_matched(matching.of_b, b)[only_b]
-    same_gap = np.where(before >= 0, matching.of_b[before], -1)
+    before = last_matched(in_order[1], b)[only_b]
+    same_gap = np.where(before >= 0, in_order[1][before], -1)
     node_b = np.where(partner >= 0, partner, -2 - around)
     gap_b = _separated(a, partner, _gap(np.where(partner >= 0, same_gap, before), b.is_communication[only_b]))
+
+    run_a, run_b = matching.run_of[0], matching.run_of[1][only_b]
+    first_of_run = np.array([int(a.low[run[0][0]]) for run in matching.runs], np.int64)
+    moved = run_b >= 0
+    node_b[moved], gap_b[moved] = (of[first_of_run[run_b[moved]]] for of in (node, gap))
 
     # Nodes go down to -1 - len(b.parent) and numbers in them to -1: both parts of a key are made positive.
     key = ((np.concatenate((node, node_b)) + len(b.parent) + 2) << 33) + np.concatenate((gap, gap_b)) + 1
@@ -81,16 +90,24 @@ def points_of(matching: Matching, containers: Containers) -> list[Point]:
     places = np.concatenate((node, node_b))[first[order]]
     u = np.maximum(places, -1)
     v = np.where(places >= 0, np.append(containers.of_a, -1)[u], -2 - places)
+    is_moved = np.concatenate((run_a, run_b))[first[order]] >= 0
     return [Point(*one) for one in zip(
-        zip(u.tolist(), v.tolist(), strict=True), zip(*leaves, strict=True), zip(*ns, strict=True), strict=True
+        zip(u.tolist(), v.tolist(), strict=True), zip(*leaves, strict=True), zip(*ns, strict=True), is_moved.tolist(),
+        strict=True,
     )]  # fmt: skip
 
 
 def _places_of_a(matching: Matching, containers: Containers) -> tuple[np.ndarray, np.ndarray]:
     """For each leaf of the first side the node around its point, and which point below that node it is."""
-    a, b, partner = matching.a, matching.b, matching.of_a
+    a, b, partner, run = matching.a, matching.b, matching.of_a.copy(), matching.run_of[0]
     node = _around(a, containers.of_a, containers.renamed)
     is_place = (containers.of_a >= 0) & ~containers.renamed
+    moved = np.flatnonzero(run >= 0)
+    above, image = (np.array([int(of[run[0][side]]) for run in matching.runs], np.int64)
+                    for side, of in enumerate((a.parent, b.low)))  # fmt: skip
+    if len(moved):
+        node[moved] = climb(a.parent, above[run[moved]], is_place | (a.parent < 0))
+        partner[moved] = image[run[moved]]
     while True:
         # A pair that leaves the image of its node belongs further up. Every round climbs, so this ends at the roots.
         image = containers.of_a[node]
@@ -98,12 +115,13 @@ def _places_of_a(matching: Matching, containers: Containers) -> tuple[np.ndarray
         if not len(outside := np.flatnonzero(outside & (a.parent[node] >= 0))):
             break
         node[outside] = climb(a.parent, a.parent[node[outside]], is_place | (a.parent < 0))
-    gap = _gap(last_matched(partner, a), a.is_communication)
-    return node, _separated(a, node, np.where(partner >= 0, 4 * np.arange(a.leaves) + 1, gap))
+    gap = _gap(last_matched(matching.in_order[0], a), a.is_communication)
+    number = _separated(a, node, np.where(partner >= 0, 4 * np.arange(a.leaves) + 1, gap))
+    return node, np.where(run >= 0, 4 * run + 3, number)
 
 
 def _gap(before: np.ndarray, is_communication: np.ndarray) -> np.ndarray:
-    """Numbers of gaps, even ones; those of pairs are odd. Communication never takes the place of other work."""
+    """Numbers of gaps, even ones; those of pairs and runs are odd. Communication never takes another work's place."""
     return 4 * (before + 1) + 2 * is_communication
 
 

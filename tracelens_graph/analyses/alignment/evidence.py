@@ -19,7 +19,7 @@ from tracelens_graph.analyses.alignment.cause_words import (
     other_strides,
     other_types,
 )
-from tracelens_graph.analyses.alignment.difference import Diff, Place
+from tracelens_graph.analyses.alignment.difference import Diff, Place, highest
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.shared.gpu_work import communication_names
 from tracelens_graph.categories.kernels import kernel_categories
@@ -206,6 +206,17 @@ class Evidence:
     def _shared(self) -> str:
         number = self.place.events(0) - sum(count for count, _ in self.extra[0].values())
         return "the kernel that both run" if number == 1 else f"the {number:,} kernels that both run"
+
+    def passed(self, side: int) -> str:
+        """The call with the most time that moved work stands behind on a side and before on the other; or empty."""
+        point = max(self.place.points, key=lambda one: max(one.ns))
+        forest, partner = self.sides[side], self.diff.alignment.leaves[side]
+        before = np.arange(forest.low[point.container[side]], point.leaves[side][0])
+        passed = before[partner[before] > point.leaves[1 - side][-1]].tolist()
+        if not passed:
+            return ""
+        core, row = forest.window.core, int(forest.row[highest(forest, passed)[0]])
+        return normal_name(Kind(int(core.columns.kind[row])), core.names[core.columns.name[row]])
 
     # -- fusion ----------------------------------------------------------------------------------------------------
 
