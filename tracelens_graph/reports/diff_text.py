@@ -170,7 +170,7 @@ def _lines(
         return
     yield ""
     whole = sum(abs(row["change_ms"]) for row in changed)
-    shown = changed[:places]
+    shown = _foremost(changed, places)
     part = 100 * sum(abs(row["change_ms"]) for row in shown) / whole if whole else 100
     number = "The place" if len(shown) == 1 else f"The {len(shown)} places"
     yield from wrapped(f"{number} with most of the change ({part:.0f} % of all that became faster or slower)", width)
@@ -178,6 +178,14 @@ def _lines(
         yield from place_lines(row, width, of_place)
     if rest := len(changed) - len(shown):
         yield f"{rest:,} more: --points lists all places, --tree draws both call trees as one"
+
+
+def _foremost(changed: list[dict[str, Any]], places: int) -> list[dict[str, Any]]:
+    """The places with most of the change; the last of them gives way to work that moved, of which times show nothing."""
+    moved = next((row for row in changed[places:] if row["reason"] == Reason.moved), None)
+    if moved is None or any(row["reason"] == Reason.moved for row in changed[:places]):
+        return changed[:places]
+    return [*changed[: places - 1], moved]
 
 
 def _phases(table: Table, width: int) -> Iterator[str]:
