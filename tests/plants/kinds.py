@@ -1,0 +1,289 @@
+"""Kinds of changes, each an edit of a real trace; what is known of them stands in `known.py`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from functools import cache
+
+from plants.edits import Event, Recording, total_ms
+
+from corpus import CORPUS
+
+H100, MI300 = "tracelens/h100", "tracelens/mi300"
+TRACES = {
+    "vit": (f"{H100}/vit-nsfw", None),
+    "resnet": (f"{MI300}/resnet-ddp-checkpointing", "ProfilerStep#16"),
+}
+"""Inference on NVIDIA of 12 equal layers, waiting for the host; training on AMD with backward, all-reduce and
+recomputation, the GPU behind the host. Stacks, modules, and one step."""
+
+
+@cache
+def original(trace: str) -> Recording:
+    """A real trace as it is; who edits it copies it."""
+    name, step = TRACES[trace]
+    assert CORPUS is not None
+    return Recording(CORPUS / f"{name}.json.gz", step)
+
+
+Edit = Callable[[Recording], float | None]
+"""Plants a change; returns by how many ms it changes the GPU time at its place, if that is known."""
+
+
+def renamed(old: str, new: str) -> Callable[[str], str]:
+    wanted = re.compile(old)
+    return lambda name: wanted.sub(new, name)
+
+
+def _end(event: Event) -> float:
+    return float(event["ts"] + event["dur"])
+
+
+# -- edits -------------------------------------------------------------------------------------------------------
+
+
+def insert(of: str, around: str, rename: Callable[[str], str], us: float = 20.0) -> Edit:
+    """In each module one more op with kernels, made of another."""
+
+    def edit(t: Recording) -> float:
+        added = 0.0
+        for module in t.modules(around):
+            for op in t.ops(of, module)[:1]:
+                _, work = t.insert_copy(op, _end(op), rename)
+                for event in work:
+                    event["dur"] = us
+                added += total_ms(work)
+        return added
+
+    return edit
+
+
+def remove(of: str, around: str) -> Edit:
+    """In each module without one of its ops."""
+
+    def edit(t: Recording) -> float:
+        gone = 0.0
+        for module in t.modules(around):
+            for op in t.ops(of, module)[:1]:
+                gone += total_ms(t.work(op))
+                t.remove(op)
+        return -gone
+
+    return edit
+
+
+def swap(first: str, second: str, around: str) -> Edit:
+    """In each module two of its modules the other way round."""
+
+    def edit(t: Recording) -> None:
+        for module in t.modules(around):
+            inside = {id(event) for event in t.inside(module)}
+            one, other = (next(e for e in t.modules(name) if id(e) in inside) for name in (first, second))
+            t.swap(*sorted((one, other), key=lambda event: event["ts"]))
+
+    return edit
+
+
+def rename(pattern: str, by: str, factor: float = 1.0) -> Edit:
+    """Another name of modules, ops or kernels; kernels of that name another time."""
+
+    def edit(t: Recording) -> float:
+        changed = t.scale(t.kernels(pattern), factor)
+        assert t.rename(pattern, by)
+        return changed
+
+    return edit
+
+
+def slow_in(modules: str, factor: float, ops: str | None = None) -> Edit:
+    """All GPU work of some modules, or of some ops in them."""
+
+    def edit(t: Recording) -> float:
+        found = t.modules(modules)
+        assert found
+        callers = found if ops is None else [op for module in found for op in t.ops(ops, module)]
+        return t.scale(t.work(callers), factor)
+
+    return edit
+
+
+def slow(kernels: str, factor: float) -> Edit:
+    """A kernel wherever it runs."""
+
+    def edit(t: Recording) -> float:
+        found = t.kernels(kernels)
+        assert found
+        return t.scale(found, factor)
+
+    return edit
+
+
+def arguments(ops: str, key: str, pattern: str, by: str, factor: float, around: str | None = None) -> Edit:
+    """Recorded sizes (`Input Dims`) or types (`Input type`) of ops, as JSON text, and the time of their kernels."""
+
+    def edit(t: Recording) -> float:
+        found = t.ops(ops) if around is None else [op for m in t.modules(around) for op in t.ops(ops, m)]
+        for op in found:
+            if key in op["args"]:
+                op["args"][key] = _replaced(op["args"][key], pattern, by)
+        return t.scale(t.work(found), factor)
+
+    return edit
+
+
+def _replaced(value: object, pattern: str, by: str) -> object:
+    return json.loads(re.sub(pattern, by, json.dumps(value)))
+
+
+def cast(of: str, around: str, us: float = 15.0) -> Edit:
+    """In each module a cast before one of its ops: `aten::to`, `aten::_to_copy`, `aten::copy_` and a kernel."""
+
+    def edit(t: Recording) -> float:
+        copies = 0
+        for module in t.modules(around):
+            for op in t.ops(of, module)[:1]:
+                like = t.work(op)[0]
+                at = op["ts"] - 0.05
+                outer = t.insert_call(at, "aten::to", 12.0, "cpu_op", op)
+                middle = {**outer, "name": "aten::_to_copy", "ts": outer["ts"] + 1, "dur": 10.5, "args": {}}
+                inner = {**outer, "name": "aten::copy_", "ts": outer["ts"] + 3, "dur": 8.0, "args": {}}
+                call = {**outer, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": outer["ts"] + 4, "dur": 4.0,
+                        "args": {}}  # fmt: skip
+                new = {**like, "cat": "kernel", "dur": us, "args": {**like["args"]}, "name":
+                       "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::"
+                       "TensorIteratorBase&)::{lambda()#3}::operator()() const>(int)"}  # fmt: skip
+                new["args"]["correlation"] = t.new_correlation(call)
+                t.host += [middle, inner, call]
+                t.gpu.append(new)
+                copies += 1
+        return copies * us / 1000
+
+    return edit
+
+
+def synchronize(around: str, wait_us: float = 60.0) -> Edit:
+    """Behind each of some modules the host waits until the GPU has done all work so far."""
+
+    def edit(t: Recording) -> None:
+        for module in t.modules(around):
+            at = _end(module) + 0.01
+            t.insert_call(at, "cudaDeviceSynchronize", wait_us, "cuda_runtime", module)["args"] |= {
+                "correlation": t.new_correlation({"args": {}})
+            }
+
+    return edit
+
+
+def loader(ms: float) -> Edit:
+    """The data loader takes time at the beginning of the step."""
+
+    def edit(t: Recording) -> None:
+        (step,) = t.named(r"ProfilerStep#\d+", ("user_annotation",))
+        t.insert_call(step["ts"] + 1, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 1000 * ms,
+                      "user_annotation", step)  # fmt: skip
+
+    return edit
+
+
+def clock(factor: float, but: str | None = None, but_factor: float = 1.0) -> Edit:
+    """All GPU work by one factor; the kernels of a name by another."""
+
+    def edit(t: Recording) -> float:
+        changed = t.scale(t.kernels("but" if but is None else but), but_factor / factor) if but else 0.0
+        return changed + t.scale(t.gpu, factor)
+
+    return edit
+
+
+def fuse(first: str, second: str, around: str, name: str, kernel: str, share: float = 0.6) -> Edit:
+    """In each module two ops become one, with one kernel that takes a share of their time."""
+
+    def edit(t: Recording) -> float:
+        changed = 0.0
+        for module in t.modules(around):
+            gone, kept = t.ops(first, module)[0], t.ops(second, module)[-1]
+            work = t.work([gone, kept])
+            before = total_ms(work)
+            t.remove(gone)
+            for event in t.work(kept)[1:]:
+                t.gpu.remove(event)
+            (event,) = t.work(kept)
+            t.host = [e for e in t.host if e["cat"] != "cpu_op" or e is kept or not _inside(e, kept)]
+            kept["name"], event["name"], event["dur"] = name, kernel, 1000 * before * share
+            changed += before * (share - 1)
+        return changed
+
+    return edit
+
+
+def _inside(event: Event, around: Event) -> bool:
+    return around["ts"] <= event["ts"] and _end(event) <= _end(around) and event["tid"] == around["tid"]
+
+
+def split_k(ops: str, kernels: str, us: float = 6.0, factor: float = 0.7) -> Edit:
+    """Each product becomes a shorter one and a kernel that adds up its parts."""
+
+    def edit(t: Recording) -> float:
+        wanted, changed = re.compile(kernels), 0.0
+        for event in t.work(t.ops(ops)):
+            if wanted.search(event["name"]):
+                changed += t.scale([event], factor) + us / 1000
+                t.add_after(event, "void cublasLt::splitKreduce_kernel<32, 16, int, __nv_bfloat16, __nv_bfloat16, "
+                            "float, __nv_bfloat16, true, false, false>(cublasLt::cublasSplitKParams)", us)  # fmt: skip
+        assert changed
+        return changed
+
+    return edit
+
+
+def launch_cost(us: float) -> Edit:
+    """Each call of the runtime that launches takes longer."""
+
+    def edit(t: Recording) -> None:
+        launched = {event["args"]["correlation"] for event in t.gpu}
+        calls = [e for e in t.host if e["cat"] in ("cuda_runtime", "cuda_driver")
+                 and e["args"].get("correlation") in launched]  # fmt: skip
+        for call in sorted(calls, key=lambda event: -event["ts"]):
+            t.delay(call["ts"] + call["dur"] / 2, us)
+
+    return edit
+
+
+def noise(share: float, seed: int = 1) -> Edit:
+    """Nothing but jitter."""
+
+    def edit(t: Recording) -> None:
+        t.jitter(share, seed)
+
+    return edit
+
+
+def graph(around: str) -> Edit:
+    """The launches below modules become one launch of a graph, and their ops are gone."""
+
+    def edit(t: Recording) -> None:
+        for module in t.modules(around)[:1]:
+            work = t.work(module)
+            gone = {id(event) for event in t.inside(module) if event is not module}
+            t.host = [event for event in t.host if id(event) not in gone]
+            call = t.insert_call(module["ts"] + 5, "cudaGraphLaunch", 30.0, "cuda_runtime", module)
+            number = t.new_correlation(call)
+            for place, event in enumerate(work):
+                event["args"] = {**event["args"], "correlation": number, "graph id": 1, "graph node id": place + 1}
+                event["ts"] = call["ts"] + 10 + place * 0.001
+                # The graph runs without gaps.
+                t._before[id(event)] = (event["ts"], event["ts"] + 1e-6, None)
+
+    return edit
+
+
+def both(*edits: Edit) -> Edit:
+    """Several changes, one after the other."""
+
+    def edit(t: Recording) -> None:
+        for one in edits:
+            one(t)
+
+    return edit
