@@ -181,11 +181,13 @@ def _lines(
 
 
 def _foremost(changed: list[dict[str, Any]], places: int) -> list[dict[str, Any]]:
-    """The places with most of the change; the last of them gives way to work that moved, of which times show nothing."""
-    moved = next((row for row in changed[places:] if row["reason"] == Reason.moved), None)
-    if moved is None or any(row["reason"] == Reason.moved for row in changed[:places]):
+    """The places with most of the change; the last of them gives way to work that moved: times do not show it."""
+    moved = [row for row in changed if row["reason"] == Reason.moved]
+    most = max(moved, key=lambda row: row["a_ms"], default=None)
+    if most is None or any(row in changed[:places] for row in moved) or places >= len(changed):
         return changed[:places]
-    return [*changed[: places - 1], moved]
+    is_more = most["a_ms"] > abs(changed[places - 1]["change_ms"])
+    return [*changed[: places - 1], most] if is_more else changed[:places]
 
 
 def _phases(table: Table, width: int) -> Iterator[str]:

@@ -192,7 +192,7 @@ def _is_the_same(evidence: Evidence, _: Reasons) -> Why | None:
 
 def _is_moved(evidence: Evidence, _: Reasons) -> Why | None:
     """The same calls, before others on one side and behind them on the other."""
-    if not evidence.place.points[0].is_moved:
+    if not evidence.place.points[0].is_moved or evidence.is_communication:
         return None
     names = evidence.diff.names
     where = "to another place"
@@ -312,9 +312,10 @@ def _is_fused(evidence: Evidence, _: Reasons) -> Why | None:
     number = len(evidence.place.points)
     per_call = " -> ".join(f"{count / number:,.3g}" for count in evidence.extra_counts)
     reason = Reason.fused if side else Reason.unfused
-    first, second = (counted(kernels, number) for kernels in evidence.extra)
+    fused, parts = (counted(evidence.extra[one], number) for one in (side, 1 - side))
     how = f"{reason} by {by}" if side else f"{reason}, {by} had fused them"
-    return Why(reason, evidence.with_shares(f"{how}, {per_call} kernels: {first} became {second}"))
+    what = f"{fused} in place of {parts}" if side else f"{parts} in place of {fused}"
+    return Why(reason, evidence.with_shares(f"{how}, {per_call} kernels: {what}"))
 
 
 def _has_more_kernels(evidence: Evidence, _: Reasons) -> Why | None:

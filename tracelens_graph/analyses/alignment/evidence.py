@@ -19,7 +19,7 @@ from tracelens_graph.analyses.alignment.cause_words import (
     other_strides,
     other_types,
 )
-from tracelens_graph.analyses.alignment.difference import Diff, Place, highest
+from tracelens_graph.analyses.alignment.difference import AUTOGRAD, Diff, Place, highest
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.shared.gpu_work import communication_names
 from tracelens_graph.categories.kernels import kernel_categories
@@ -216,7 +216,8 @@ class Evidence:
         if not passed:
             return ""
         core, row = forest.window.core, int(forest.row[highest(forest, passed)[0]])
-        return normal_name(Kind(int(core.columns.kind[row])), core.names[core.columns.name[row]])
+        name = normal_name(Kind(int(core.columns.kind[row])), core.names[core.columns.name[row]])
+        return name.removeprefix(AUTOGRAD)
 
     # -- fusion ----------------------------------------------------------------------------------------------------
 
@@ -248,7 +249,7 @@ class Evidence:
 
         A compiler, where it wrote kernels of one side only, and there are fewer on that side. An op, where it launches
         one kernel and nothing else, which the other side does not run, and its name or the kernel's category covers
-        the several ops of the other side.
+        the several ops of the other side; or where both stand in one place between the same neighbours.
         """
         if not all(self.extra):
             return None
@@ -278,7 +279,7 @@ class Evidence:
         if not all(leaf in leaves for node in parents for leaf in range(int(forest.low[node]), int(forest.high[node]))):
             return False
         (name,) = map(_plain_op, ops)
-        if all(_plain_op(other) in name for other in others):
+        if self.place.points[0].is_replaced or all(_plain_op(other) in name for other in others):
             return True
         category, *_ = _categories(self.extra[side])
         core, rest = _MADE_OF.get(category, ("", set()))

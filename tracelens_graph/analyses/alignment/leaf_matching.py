@@ -165,7 +165,9 @@ class Matching:
             [item for k, item in enumerate(one.items) if k not in gone]
             for one, gone in ((x, {i for i, _ in moved}), (y, {j for _, j in moved}))
         ]
-        return [pair for run in runs for pair in run] + (self._by_units(*rest, is_in_order=True) if all(rest) else [])
+        return [pair for run in runs for pair in run] + (
+            self._by_units(rest[0], rest[1], is_in_order=True) if all(rest) else []
+        )
 
     def _unit(self, x: Units, y: Units, i: int, j: int, costs: UnitCosts) -> Found:
         u, v = x.items[i], y.items[j]

@@ -99,7 +99,8 @@ class Containers:
         in_order = matching.in_order
         before = last_matched(in_order[1], b)
         there = _by_place(b, _without_matches(b, matching.of_b, self.of_b), np.append(matching.of_b, -1)[before])
-        here = _by_place(a, _without_matches(a, matching.of_a, self.of_a), last_matched(in_order[0], a)) if there else {}
+        alone = _without_matches(a, matching.of_a, self.of_a) if there else np.zeros(0, np.int64)
+        here = _by_place(a, alone, last_matched(in_order[0], a))
         # Callers come before what they call, so that what is paired here leads further down.
         for (parent, last, called), nodes in here.items():
             others = there.get((int(self.of_a[parent]), last, called), [])
@@ -162,9 +163,7 @@ class _Chains:
         return expanded(start, start + self.length[chains])[0]
 
 
-def _lowest_around(
-    chains: _Chains, forest: Forest, other: Forest, partners: tuple[Rows, Rows]
-) -> tuple[Rows, Rows]:
+def _lowest_around(chains: _Chains, forest: Forest, other: Forest, partners: tuple[Rows, Rows]) -> tuple[Rows, Rows]:
     """For each chain the lowest node around the images of its leaves, -1 for none or a root; how many have images.
 
     Args:

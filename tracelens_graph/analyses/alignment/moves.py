@@ -29,22 +29,33 @@ def moved_units(costs: UnitCosts) -> Pairs:
     left = [_nodes_without(unit, {pair[side] for pair in pairs}) for side, unit in enumerate((x, y))]
     if not all(map(len, left)):
         return []
-    found = _in_turn(x.identity, y.identity, *left, costs)
+    found = _in_turn(x.identity, y.identity, _as_often(x, y, left), costs)
     for side in range(2):
         gone = [pair[side] for pair in found]
         left[side] = left[side][_is_known_by_name((x, y)[side])[left[side]] & ~np.isin(left[side], gone)]
-    return sorted(found + _in_turn(x.name, y.name, *left, costs))
+    return sorted(found + _in_turn(x.name, y.name, left, costs))
 
 
-def _in_turn(key_a: np.ndarray, key_b: np.ndarray, left_a: Rows, left_b: Rows, costs: UnitCosts) -> Pairs:
+def _in_turn(key_a: np.ndarray, key_b: np.ndarray, left: list[Rows], costs: UnitCosts) -> Pairs:
     """Units of one key, first with first, as far as they may be a pair."""
     places: dict[int, list[int]] = defaultdict(list)
-    for j in left_b[::-1].tolist():
+    for j in left[1][::-1].tolist():
         places[int(key_b[j])].append(j)
     return [
         (i, places[key].pop())
-        for i in left_a.tolist()
+        for i in left[0].tolist()
         if places.get(key := int(key_a[i])) and costs.may_be_pair(i, places[key][-1])
+    ]
+
+
+def _as_often(x: Units, y: Units, left: list[Rows]) -> list[Rows]:
+    """Units that stand as often on one side as on the other, and modules: a single op may be anyone's."""
+    known = [np.unique(unit.identity, return_counts=True) for unit in (x, y)]
+    common, first, second = np.intersect1d(known[0][0], known[1][0], return_indices=True)
+    equal = common[known[0][1][first] == known[1][1][second]]
+    return [
+        at[np.isin(unit.identity[at], equal) | _is_known_by_name(unit)[at]]
+        for unit, at in zip((x, y), left, strict=True)
     ]
 
 
