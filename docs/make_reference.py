@@ -170,7 +170,7 @@ OTHER_TABLES = {
         'overview([overview_line(g, "a"), overview_line(g, "b")])',
     ),
     "comparison": (
-        "tracelens-graph compare TRACE TRACE --table ops_summary",
+        "tracelens-graph diff TRACE TRACE --table ops_summary",
         'tlg.compare({"a": tlg.report_tables(g), "b": tlg.report_tables(g)})["ops_summary"]',
     ),
     "diff_totals": (

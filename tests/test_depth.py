@@ -29,9 +29,10 @@ SWITCHES = (
 )
 COMMANDS = {
     "report": ("report F", "report T --all", f"report T --csv D {SWITCHES}", "report T --json J"),
-    "compare": ("compare T T --names a,b", "compare T T --names a,b --csv D"),
     "diff": (
         "diff T T",
+        "diff T T --by-name --names a,b",
+        "diff T T --by-name --names a,b --csv D",
         "diff T T --tree",
         "diff T T --point 1",
         "diff T T --csv D",

@@ -32,14 +32,14 @@ def mtia(tmp_path: Path) -> Path:
 
 
 COMMANDS = ("report", "report --all", "info", "timeline", "modules", "tree --gpu-time", "attribution", "roofline",
-            "ask idle_causes", "ask step_summary", "diff", "compare", "replay", "report --format md",
+            "ask idle_causes", "ask step_summary", "diff", "diff --by-name", "replay", "report --format md",
             "ask kernel_summary --format md")  # fmt: skip
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_screens(run: Run, mtia: Path, command: str) -> None:
     name, *rest = command.split()
-    traces = [mtia, mtia] if name in ("diff", "compare") else [mtia]
+    traces = [mtia, mtia] if name == "diff" else [mtia]
     _, out, err = run(name, *rest, *traces) if name == "ask" else run(name, *traces, *rest)
     said = [line for line in (out + err).splitlines() if re.search(r"\bGPU(?!::)", line)]
     assert [line for line in said if "is no GPU" not in line] == []

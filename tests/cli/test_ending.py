@@ -63,7 +63,7 @@ def test_closed_streams(job: Path, tmp_path: Path, command: str) -> None:
     [
         ("report {trace} --no-models --csv {out}", "gpu_timeline.csv"),
         ("report {trace} --no-models --json {out}", ""),
-        ("compare {trace} {trace} --names a,b --csv {out}", "gpu_timeline.csv"),
+        ("diff --by-name {trace} {trace} --names a,b --csv {out}", "gpu_timeline.csv"),
         ("save {trace} -o {out}", ""),
         ("export {trace} -f csv -o {out}", "nodes.csv"),
         ("cut {trace} --step 3 -o {out}.json", ""),

@@ -33,7 +33,7 @@ def test_names_of_files_are_harmless(run: Run, trace_file: Path, tmp_path: Path)
     outputs = [part for kind in ("csv", "xlsx", "json", "markdown") for part in (f"--{kind}", f"{odd}.{kind}")]
     said = [
         run("report", trace_file, *outputs),
-        run("compare", trace_file, trace_file, "--csv", f"{odd}-compared"),
+        run("diff", "--by-name", trace_file, trace_file, "--csv", f"{odd}-compared"),
         run("save", trace_file, "-o", f"{odd}.tlg"),
         run("export", trace_file, "-o", f"{odd}.graphml"),
         run("cut", trace_file, "-o", f"{odd}-cut.json", "--from", "0ms"),

@@ -93,7 +93,7 @@ def test_hints_run_with_the_window_of_the_call(run: Run, tmp_path: Path, monkeyp
 def test_hints_of_comparisons_run(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     traces = [write(simulate(steps=3, layers=layers), tmp_path / f"run {layers}")[0] for layers in (1, 2)]
-    _, out, _ = run("compare", *traces, "--step", "4")
+    _, out, _ = run("diff", "--by-name", *traces, "--step", "4")
     (comparison,) = hints(out)
     assert shlex.split(comparison)[1:2] == ["diff"]
     found = [comparison]

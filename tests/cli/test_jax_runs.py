@@ -87,7 +87,7 @@ def test_a_folder_stands_for_its_profile(run: Run, tmp_path: Path) -> None:
 
 
 def test_jax_beside_pytorch(run: Run, jax_run: Path, torch_run: Path) -> None:
-    code, out, _ = run("compare", torch_run, jax_run, "--names", "torch,jax", "--top", "0")
+    code, out, _ = run("diff", "--by-name", torch_run, jax_run, "--names", "torch,jax", "--top", "0")
     assert code == 0
     titles = [line for line in out.splitlines() if line.endswith("jax against torch")]
     assert titles == [
@@ -101,7 +101,7 @@ def test_jax_beside_pytorch(run: Run, jax_run: Path, torch_run: Path) -> None:
     (profile,) = jax_run.rglob("*.xplane.pb")
     code, out, _ = run("diff", torch_run, profile)
     assert code == 0
-    assert "`tracelens-graph compare` joins what both compute" in " ".join(out.split())
+    assert "--by-name joins what both compute" in " ".join(out.split())
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tracelens_graph.cli import options
 from tracelens_graph.simulate import simulate, write
 
 ASKED_OF_A_PART = (
-    "report", "tree", "modules", "timeline", "attribution", "roofline", "compare", "diff", "replay", "ask",
+    "report", "tree", "modules", "timeline", "attribution", "roofline", "diff", "replay", "ask",
 )  # fmt: skip
 
 
@@ -77,7 +77,7 @@ def test_an_execution_trace_is_given_in_one_way() -> None:
 def test_a_report_prints_several_tables_other_commands_one() -> None:
     found = flags()["--table"]
     assert found.pop("report") == options.TableNames
-    assert set(found) == {"compare", "link", "ranks", "replay", "roofline"}
+    assert set(found) == {"diff", "link", "ranks", "replay", "roofline"}
     assert all(annotation == options.TableName for annotation in found.values())
 
 
@@ -88,7 +88,7 @@ def test_outputs_are_called_alike() -> None:
     assert {"report", "diff", "link", "ranks", "roofline", "replay", "cut", "export", "save", "db pull"} < writing
     alone = {"cut", "save", "split", "db pull"}  # have one format
     assert set(found["--format"]) == set(found["-f"]) == {*writing, "replay"} - alone
-    assert set(found["--csv"]) == {"report", "compare", "diff", "link", "ranks"}
+    assert set(found["--csv"]) == {"report", "diff", "link", "ranks"}
     assert {get_args(annotation)[1].metavar for annotation in found["--csv"].values()} == {"DIR"}
 
 
@@ -123,7 +123,7 @@ def test_every_command_has_the_options_that_it_can_have() -> None:
     compares_parts = {"db push-diff"}
     assert set(found["--step"]) - {"cut"} == set(found["--under"]) == {*ASKED_OF_A_PART, *compares_parts, "ranks"}
     assert set(found["--extension"]) == set(ASKED_OF_A_PART)
-    assert set(found["--recompute"]) == {"report", "timeline", "compare"}
+    assert set(found["--recompute"]) == {"report", "timeline", "diff"}
     assert set(found["--arch"]) == {"report", "roofline", "ranks", "replay", "db push", "db export"}
 
 
@@ -218,7 +218,7 @@ def test_commands_of_one_trace_say_which_take_several(run: Run, job: Path, comma
         assert (code, out) == (2, "")
         assert err.startswith(f"error: {several}: ")
         assert err.endswith(
-            "this command takes one trace; several are for report, ranks, compare, ask, db push, db export, "
+            "this command takes one trace; several are for report, ranks, diff, ask, db push, db export, "
             "cut --collective and export\n"
         )
     assert run(command, job / "rank0.json.g?")[0] == 0
@@ -253,7 +253,6 @@ def test_an_extension_reaches_every_command(run: Run, trace_file: Path, tmp_path
     )
     words = {
         "ask": ["ask", "idle_gaps", trace_file],
-        "compare": ["compare", trace_file, trace_file],
         "diff": ["diff", trace_file, trace_file],
         "roofline": ["roofline", trace_file, "--arch", "h100-sxm"],
     }

@@ -22,7 +22,6 @@ from mm_pair import node
 import tracelens_graph
 from tracelens_graph.cli.options import Written
 from tracelens_graph.cli.outputs import FORMATS, PICTURES, Writes
-from tracelens_graph.cli.shown import TABLE
 from tracelens_graph.errors import OutputError
 from tracelens_graph.output.files import Protection, check_outputs, protecting, replacing
 from tracelens_graph.simulate import simulate, write
@@ -54,20 +53,18 @@ class Output(NamedTuple):
 WORDS = {
     "report": "report TRACE", "info": "info TRACE", "modules": "modules TRACE", "timeline": "timeline TRACE",
     "attribution": "attribution TRACE", "ask": "ask idle_gaps TRACE",
-    "roofline": "roofline TRACE --arch h100-sxm", "compare": "compare TRACE TRACE --names a,b",
-    "diff": "diff TRACE TRACE", "ranks": "ranks TRACE OTHER", "link": "link TRACE --et ET", "cut": "cut TRACE --uid 9",
+    "roofline": "roofline TRACE --arch h100-sxm", "diff": "diff TRACE TRACE", "ranks": "ranks TRACE OTHER",
+    "link": "link TRACE --et ET", "cut": "cut TRACE --uid 9",
     "export": "export TRACE", "save": "save TRACE", "db queries": "db queries",
 }  # fmt: skip
 """Command -> how it is asked for something to write; those that need a database are elsewhere."""
 
-NEEDED = {("report", "csv"): "--table ops_summary", ("diff", "csv"): "--points"} | {
-    ("compare", name): "--table ops_summary" for name in TABLE
-}
+NEEDED = {("report", "csv"): "--table ops_summary", ("diff", "csv"): "--points"}
 """What else a format of a command takes."""
 
 FOLDERS = [
     Output("report TRACE --csv PLACE", "tables", ("gpu_timeline.csv", "ops_summary.csv")),
-    Output("compare TRACE TRACE --names a,b --csv PLACE", "diff", ("gpu_timeline.csv",)),
+    Output("diff --by-name TRACE TRACE --names a,b --csv PLACE", "diff", ("gpu_timeline.csv",)),
     Output("diff TRACE TRACE --csv PLACE", "structure", ("diff_totals.csv", "diff_places.csv")),
     Output("link TRACE --et ET --csv PLACE", "link", ("link_counts.csv", "link_ops.csv")),
     Output("ranks TRACE OTHER --csv PLACE", "ranks", ("rank_times.csv", "rank_balance.csv")),
@@ -375,7 +372,7 @@ def test_tables_of_an_input_folder_are_never_overwritten(run: Run, trace: Path, 
     assert run("report", trace, "--csv", tmp_path / "a")[0] == 0
     before = {path: path.read_bytes() for path in (tmp_path / "a").iterdir()}
     for force in ((), ("--force",)):
-        code, _, err = run("compare", tmp_path / "a", trace, "--csv", tmp_path / "a", *force)
+        code, _, err = run("diff", "--by-name", tmp_path / "a", trace, "--csv", tmp_path / "a", *force)
         assert code == 1
         assert len(err.splitlines()) == 1
         assert {path: path.read_bytes() for path in (tmp_path / "a").iterdir()} == before

@@ -264,7 +264,7 @@ def test_results_are_compared(run: Run, tmp_path: Path) -> None:
 
 def test_traces_and_folders_are_told_where_they_go(run: Run, trace: Path, tmp_path: Path) -> None:
     code, _, err = run("replay", trace, trace)
-    assert (code, "tracelens-graph compare" in " ".join(err.split())) == (1, True)
+    assert (code, "tracelens-graph diff" in " ".join(err.split())) == (1, True)
     run("replay", trace, "-o", tmp_path / "programs")
     code, _, err = run("replay", tmp_path / "programs")
     assert (code, "replay --verify" in " ".join(err.split())) == (2, True)

@@ -80,8 +80,8 @@ def test_every_command_on_one_trace_takes_a_pipe(job: Path, tmp_path: Path, word
 @pytest.mark.parametrize(
     "words",
     [
-        "compare {} {} --names a,b --table ops_summary --format csv",
-        "compare {} {} --names a,b --cache --table ops_summary --format csv",
+        "diff --by-name {} {} --names a,b --table ops_summary --format csv",
+        "diff --by-name {} {} --names a,b --cache --table ops_summary --format csv",
         "ask slowest_ranks {} {} --format csv",
         "report {} {} --no-models",
     ],
@@ -94,7 +94,7 @@ def test_several_traces_come_through_pipes(job: Path, tmp_path: Path, words: str
         assert (found.returncode, found.stderr) == (0, usual.stderr)
         lines = [line for line in found.stdout.splitlines() if not line.startswith("TRACE stands for a file")]
         assert len(lines) == len(usual.stdout.splitlines())
-        if words.startswith("compare"):
+        if words.startswith("diff"):
             assert found.stdout == usual.stdout
 
 
@@ -117,7 +117,7 @@ def test_hints_do_not_name_a_pipe_that_is_read_up(job: Path, tmp_path: Path) -> 
     found = shell(f"{PROGRAM} report <(cat a.gz) --no-models", job, tmp_path)
     assert found.stdout.startswith("pipe, rank 0 of 2")
     assert found.stdout.splitlines()[-2].endswith(": tracelens-graph save - -o x.tlg")
-    found = shell(f"{PROGRAM} compare a.gz <(cat b.gz)", job, tmp_path)
+    found = shell(f"{PROGRAM} diff --by-name a.gz <(cat b.gz)", job, tmp_path)
     assert found.stdout.startswith("pipe against a\n")
     assert "TRACE stands" not in shell(f"{PROGRAM} report a.gz --no-models", job, tmp_path).stdout
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from html_pages import read
+from made_jobs import simulated_job
 from simulated_jobs import Job, write
 
 import tracelens_graph as tlg
 from tracelens_graph.analyses.ranks.job import Job as Ranks
-from tracelens_graph.analyses.ranks.pictures import BandwidthPoints, PairMatrix
+from tracelens_graph.analyses.ranks.pictures import BandwidthPoints, PairMatrix, WaitMap
 from tracelens_graph.reports.html.ranks import ranks_page
 from tracelens_graph.reports.ranks_picture import drawings
 from tracelens_graph.reports.ranks_text import late_lines
@@ -178,3 +179,14 @@ def test_delays_are_those_of_the_same_job_without_the_slow_link(tmp_path: Path) 
 def test_ranks_behind_links_between_hosts_are_not_late(name: str, tmp_path: Path) -> None:
     ranks = ranks_of(Job(**PLANTED[name][0]), tmp_path)
     assert [line for line in late_lines(ranks) if line.startswith("late:")] == []
+    _, recorded_ns = ranks.figures.held_up_ns
+    assert ranks.links.held_up_ns[1].sum() < 0.3 * recorded_ns.sum()
+
+
+def test_nobody_holds_up_who_waits_for_a_slow_link() -> None:
+    traces = simulated_job(ranks=8, tensor_parallel=2, nodes=4, slow_link_rank=3, slow_link_factor=4.0).traces
+    ranks = Ranks(traces, whole=traces)
+    last, later_ns = ranks.figures.held_up_ns
+    assert later_ns[last == 2].sum() > 5e6  # as recorded
+    assert max(ranks.table("rank_balance")["held_up_ms"]) < 0.3
+    assert WaitMap.of(ranks).all_held_up_ms.max() < 0.3

@@ -95,7 +95,8 @@ def test_files_are_replaced_where_nothing_but_files_of_their_kind_is(tmp_path: P
 @pytest.mark.parametrize(
     "words",
     [
-        "report TRACE --csv PLACE", "compare TRACE TRACE --names a,b --csv PLACE", "export TRACE -f csv -o PLACE",
+        "report TRACE --csv PLACE", "diff --by-name TRACE TRACE --names a,b --csv PLACE",
+        "export TRACE -f csv -o PLACE",
         "export TRACE -f parquet -o PLACE", "db export PLACE TRACE",
     ],
 )  # fmt: skip

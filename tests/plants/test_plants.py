@@ -57,7 +57,7 @@ def _case(plant: Plant) -> object:
     return pytest.param(plant, id=plant.name, marks=marks)
 
 
-@pytest.mark.parametrize("plant", map(_case, PLANTS))
+@pytest.mark.parametrize("plant", [_case(plant) for plant in PLANTS])
 def test_what_is_planted_is_named(plant: Plant, tmp_path: Path) -> None:
     found, _ = first_screen(plant, tmp_path)
     assert (missing(plant, found), false(plant, found)) == ([], [])

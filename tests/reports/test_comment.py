@@ -23,7 +23,7 @@ from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.output.files import COMMENT
-from tracelens_graph.reports.comment import ROOM, Against, report_comment
+from tracelens_graph.reports.comment import ROOM, change_comment, report_comment
 from tracelens_graph.reports.document import Facts, facts
 from tracelens_graph.tables.table import Table
 
@@ -50,7 +50,7 @@ def comment(core: Core, findings: Sequence[Line] = FINDINGS, **given: Any) -> st
     return report_comment(core, findings, largest, hint=lambda text: text.replace("TRACE", "x.json"), **given)
 
 
-def slower(core: Core) -> Against:
+def slower(core: Core) -> str:
     """A run that takes twice the time, in which the op has another name."""
     runs = [{name: one for name, one in tables(core).items() if name != "extra"} for _ in range(2)]
     before, now = runs
@@ -59,7 +59,8 @@ def slower(core: Core) -> Against:
     now["gpu_timeline"] = replace(timeline, columns={**timeline.columns, "time ms": twice})
     names = [name.replace("addmm", "mm@2") for name in ops["name"]]
     now["ops_summary"] = replace(ops, columns={**ops.columns, "name": names})
-    return Against(("main", "pull#1"), compare({"main": before, "pull#1": now}), ["a note @all"], "compare a b")
+    both = compare({"main": before, "pull#1": now})
+    return change_comment(["main", "pull#1"], both, ["a note @all"], "diff a b", 10)
 
 
 def test_the_peak_of_memory_stands_in_the_line_of_facts(core: Core) -> None:
@@ -102,14 +103,15 @@ def test_columns_without_cells_are_left_out(core: Core) -> None:
 
 
 def test_change_against_a_baseline(core: Core) -> None:
-    page = read(comment(core, against=slower(core)))
-    assert "Change against main: GPU span 0.159 -> 0.318 ms (+100.0 %)" in page.paragraphs
-    change = page.tables[1]
+    assert comment(core, below=slower(core)).endswith(f"\n{slower(core)}")
+    page = read(slower(core))
+    assert "pull#1: GPU span 0.159 -> 0.318 ms (+100.0 %)" in page.paragraphs
+    change = page.tables[0]
     assert change[0] == ["", "baseline ms", "now ms", "change ms", "%"]
     assert change[1] == ["GPU span", "0.159", "0.318", "+0.159", "+100.0 %"]
     assert "only in pull#1: 1 op, 0.060 ms: aten::mm@2 (0.060)" in page.paragraphs
     assert "a note @all" in page.paragraphs
-    assert "All that changed: compare a b" in page.paragraphs
+    assert "All that changed: diff a b" in page.paragraphs
     assert any(fold.startswith("Change: GPU timeline") for fold in page.folds)
     assert page.links == []
 
@@ -143,8 +145,8 @@ def test_whatever_a_trace_says_the_comment_fits(core: Core) -> None:
     about = Facts(odd, 1, 2, [odd, "a", "b", "c", "d"], 1, 1, 1, 0, {}, odd, odd)
     findings = [Line(odd, odd, suggestions=(odd,), ask_next=odd)] * 9
     names = {f"{place}{odd[:50]}": table for place in range(40)}
-    against = Against((odd[:99], "b"), {}, [odd] * 5, odd)
-    text = comment(core, findings, tables={"ops_summary": table, **names}, about=about, against=against)
+    below = change_comment([odd[:99], "b"], {}, [odd] * 5, odd, 10)
+    text = comment(core, findings, tables={"ops_summary": table, **names}, about=about, below=below)
     assert len(text.encode()) <= ROOM
     page = read(text)
     assert (page.links, page.depth) == ([], 0)

@@ -29,7 +29,7 @@ COMMANDS = (
     "report TRACE", "report TRACE --table ops_summary", "report TRACE --csv OUT", "info TRACE", "tree TRACE",
     "tree TRACE --uid 6 --up", "modules TRACE", "timeline TRACE", "attribution TRACE", "roofline TRACE --arch h100-sxm",
     "ask kernel_summary TRACE", "ask idle_causes TRACE", "cut TRACE --uid 6 -o OUT.json", "export TRACE -o OUT.graphml",
-    "save TRACE -o OUT", "compare TRACE OTHER",
+    "save TRACE -o OUT", "diff --by-name TRACE OTHER",
 )  # fmt: skip
 
 

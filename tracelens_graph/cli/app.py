@@ -28,8 +28,8 @@ from tracelens_graph.errors import NoTimesError, TraceLensGraphError
 from tracelens_graph.utils.suggest import did_you_mean, hint
 
 _COMMANDS = (
-    "report", "info", "tree", "modules", "timeline", "attribution", "roofline", "compare", "diff", "ranks", "link",
-    "replay", "ask", "tensor", "cut", "split", "export", "save", "model",
+    "report", "info", "tree", "modules", "timeline", "attribution", "roofline", "diff", "ranks", "link", "replay",
+    "ask", "tensor", "cut", "split", "export", "save", "model",
 )  # fmt: skip
 _SHARED = {"info": "tables", "modules": "tables", "timeline": "tables", "attribution": "tables", "tensor": "tables",
            "save": "export"}  # fmt: skip
@@ -97,11 +97,13 @@ class Group(TyperGroup):
         homes: name -> `module:function` of commands that are imported when they are asked for.
         lenient: commands that read words that look like options themselves.
         anywhere: options of the group that may stand behind its commands, too -> whether they have a value.
+        earlier: what a command was called in earlier versions -> the words that ask for it now.
     """
 
     homes: ClassVar[Mapping[str, str]] = {}
     lenient: ClassVar[frozenset[str]] = frozenset()
     anywhere: ClassVar[Mapping[str, bool]] = {}
+    earlier: ClassVar[Mapping[str, Sequence[str]]] = {}
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -127,6 +129,7 @@ class Group(TyperGroup):
                 if not value or value[0].startswith("--"):
                     ctx.fail(f"option '{option}' requires an argument")
                 first += value
+        others[:1] = self.earlier.get(others[0], others[:1]) if others else []
         ctx.obj = others if ctx.obj is None else ctx.obj
         # Click reads options of a group only before the name of the command.
         return super().parse_args(ctx, first + others)
@@ -154,6 +157,7 @@ class Program(Group):
 
     homes: ClassVar[Mapping[str, str]] = HOMES
     lenient = frozenset({"model"})  # sizes were options of it
+    earlier: ClassVar[Mapping[str, Sequence[str]]] = {"compare": ("diff", "--by-name")}
     anywhere: ClassVar[Mapping[str, bool]] = {
         "--debug": False,
         "--cache": False,

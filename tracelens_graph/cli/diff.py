@@ -1,4 +1,4 @@
-"""`tracelens-graph diff`: traces compared by structure."""
+"""`tracelens-graph diff`: runs compared, by structure or by name."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tracelens_graph.cli import gate
+from tracelens_graph.cli.by_name import answer_by_name, are_tables
 from tracelens_graph.cli.diff_answers import FORMS, Pair, Several, Two
 from tracelens_graph.cli.hints import Call
 from tracelens_graph.cli.options import (
@@ -15,7 +16,10 @@ from tracelens_graph.cli.options import (
     FailIf,
     Layout,
     LayoutOption,
+    LinkedOnly,
     Names,
+    Recompute,
+    TableName,
     Top,
     refuse,
 )
@@ -39,11 +43,18 @@ def diff(
         typer.Argument(
             metavar="A B...",
             show_default=False,
-            help="Traces or saved graphs, folders of these, patterns, or - for stdin; the first is what the others are "
-            "compared with.",
+            help="Traces or saved graphs, folders of these, patterns, or - for stdin; or reports in JSON and folders "
+            "of CSV tables. The first is what the others are compared with.",
         ),
     ],
     *,
+    by_name: Annotated[
+        bool,
+        typer.Option("--by-name", help="Join the tables of their reports by the names of rows, align no call trees."),
+    ] = False,
+    table: TableName = None,
+    linked_only: LinkedOnly = False,
+    recompute: Recompute = False,
     within: Annotated[
         bool,
         typer.Option(
@@ -76,17 +87,28 @@ def diff(
     extension: Extensions = None,
     window: Window,
 ) -> None:
-    """Compare traces by structure: align their call trees, and show where GPU time changed, and why.
+    """Compare two runs or more: what takes longer, what less, where, and why.
 
-    Where both have steps, and no part of them is chosen, a step of median GPU time is compared with one, of ranks of
-    one job the same; of servers several of equal phase and size, below what a step of each phase takes. With --layout
-    tracelens and --csv the files are those of TraceLens's TraceDiff, of whole traces as there.
+    The call trees of traces are aligned, so that each change of the GPU time has its place in the program. Where both
+    have steps, and no part of them is chosen, a step of median GPU time is compared with one, of ranks of one job the
+    same; of servers several of equal phase and size, below what a step of each phase takes.
+
+    --by-name joins the tables of their reports row by row instead, of whole runs: take it where there is no trace of a
+    run any more but a report in JSON or a folder of CSV tables (then it is not needed), where the runs are of two
+    frameworks, and for limits on figures of a report, such as --fail-if 'busy_ms:pct > 5'. --table NAME prints one of
+    the tables.
+
+    --within compares the layers or steps of one trace, or the ranks of a job, with each other. With --layout tracelens
+    and --csv the files are those of TraceLens's TraceDiff, of whole traces as there; by name, of its
+    compare_perf_reports.
 
     Example: tracelens-graph diff trace.json.gz other.json.gz
 
     Example: tracelens-graph diff trace.json.gz other.json.gz -o diff.md --fail-if 'slower_percent > 3'
 
     Example: tracelens-graph diff trace.json.gz other.json.gz -o diff.html
+
+    Example: tracelens-graph diff trace.json.gz other.json.gz --by-name --names before,after
 
     Example: tracelens-graph diff --within trace.json.gz
 
@@ -95,11 +117,24 @@ def diff(
     is_theirs = layout is Layout.tracelens
     answers = {"--tree": tree, "--points": points, "--point": point is not None}
     drawn = [name for name, is_given in answers.items() if is_given]
+    if by_name or table is not None or any(map(are_tables, runs)):
+        refuse(
+            (within, "--within compares parts of traces by structure, not by name"),
+            (drawn, f"{', '.join(drawn)} draws call trees: leave out what compares by name"),
+        )
+        from tracelens_graph.analyses.report.report_tables import ReportOptions
+
+        options = ReportOptions(linked_only=linked_only, recompute=recompute, extension=extension_of(extension))
+        call = Call(runs[0], window, extension or [])
+        answer_by_name(runs, names, call, options, table, top, outputs, is_theirs, fail_if or [])
+        return
     paths = files_named(runs)
     check_pipes(paths)
     several = within or len(paths) > 2
     two = [*drawn, *(["--layout tracelens"] if is_theirs else []), *(["--fail-if"] if fail_if else [])]
     refuse(
+        (linked_only, "--linked-only goes with --by-name"),
+        (recompute, "--recompute goes with --by-name"),
         (min_percent is not None and not tree, "--min-percent goes with --tree"),
         (min_percent is not None and isnan(min_percent), "--min-percent: nan is no number"),
         (not within and len(paths) < 2, "name at least two traces, or --within and one"),

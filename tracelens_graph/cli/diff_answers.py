@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 ROWS_FOR_PEOPLE = 20
 _PROGRAM = "tracelens-graph"
 _FRAMEWORKS = (
-    "Operations of JAX have other names than those of PyTorch: `tracelens-graph compare` joins what both compute by"
-    " family and sizes."
+    "Operations of JAX have other names than those of PyTorch: --by-name joins what both compute by family and sizes."
 )
 
 

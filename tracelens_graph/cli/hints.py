@@ -27,7 +27,6 @@ _ENGINE = re.compile(r"(?:^|/)(?:vllm|sglang|atom)/")
 
 _OF_WINDOWS = {
     "attribution",
-    "compare",
     "diff",
     "modules",
     "ranks",

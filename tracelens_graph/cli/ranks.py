@@ -164,11 +164,20 @@ def answer_operations(file: str, table: str | None, top: int | None, outputs: Ou
 
     found = slowdown(file)
     refuse((table not in (None, "slowdown"), f"{file}: of operations there is one table, slowdown"))
-    outputs.check(TABLE, "a table", has_folder=table is None)
-    if table is None and outputs.to_screen:
+
+    def drawn(_: Shown) -> str:
+        from tracelens_graph.reports.html.ranks import slowdown_page
+
+        return slowdown_page(found, file_name(file))
+
+    forms = TABLE if table is not None else {**TABLE, "html": drawn}
+    outputs.check(forms, "a table" if table is not None else "the slowdown of operations", has_folder=table is None)
+    shown = for_people(found.table(), top)
+    if outputs.to_screen:
         wide = screen()
-        print_lines([*wrapped(found.line(), wide.width, "  "), "", *found.heat_map().text(*wide).splitlines(), ""])
-    print_table(for_people(found.table(), top), outputs, lambda: {one.name: one for one in found.tables()})
+        head = [*wrapped(found.line(), wide.width, "  "), "", *found.heat_map().text(*wide).splitlines(), ""]
+        print_lines([*(head if table is None else ()), *shown.text().splitlines()])
+    outputs.write(shown, forms, lambda: {one.name: one for one in found.tables()})
 
 
 def _job(

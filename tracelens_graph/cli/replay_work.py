@@ -214,7 +214,7 @@ def compare_results(files: Sequence[str], outputs: Outputs) -> None:
     try:
         table = compared_results(*files)
     except ResultsError as error:
-        comparing = shlex.join(["tracelens-graph", "compare", *files])
+        comparing = shlex.join(["tracelens-graph", "diff", *files])
         raise ResultsError(f"{error}; results of programs are compared here, traces by: {comparing}") from None
     _print(table, outputs)
     if not table["op"]:

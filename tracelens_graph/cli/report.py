@@ -115,15 +115,17 @@ def report(
         str | None,
         option(
             metavar="TRACE",
-            help="Add what the ops of unified_perf_summary took in another trace, and the table diff_stats.",
+            hidden=True,
+            help="Add what the ops of unified_perf_summary took in another trace, and the table diff_stats, as "
+            "TraceLens does.",
         ),
     ] = None,
     against: Annotated[
         str | None,
         option(
             metavar="BASELINE",
-            help="Show what changed against a run: a trace, a saved graph, a report in JSON or a folder of --csv; on "
-            "the screen, in Markdown, and for --fail-if with :diff or :pct.",
+            hidden=True,
+            help="Show what changed against a run below the report, as diff BASELINE TRACE --by-name does.",
         ),
     ] = None,
     et: ExecutionTraceFile = None,
@@ -160,8 +162,6 @@ def report(
     Example: tracelens-graph report trace.json.gz -o report.html
 
     Example: tracelens-graph report trace.json.gz --step 3 --csv tables/ --fail-if 'idle_percent > 20'
-
-    Example: tracelens-graph report trace.json.gz --against other.json.gz -o report.md
     """
     asked_tables, is_theirs = list(dict.fromkeys(table or [])), layout is Layout.tracelens
     refuse(
@@ -170,7 +170,7 @@ def report(
         (is_theirs and not contents.models,
          "--layout tracelens: its report has sheets of performance models; leave out --no-models"),
         (is_theirs and against is not None,
-         "--layout tracelens has no baseline; compare --layout tracelens compares two traces"),
+         "--layout tracelens has no baseline; diff --by-name --layout tracelens compares two traces"),
         (asked_tables and everything, "--all prints all tables, --table some: give one of them"),
         (everything and outputs.to_files, "--all prints all tables: give it or files"),
         (compare_with and not contents.models, "--compare-with adds to a table that --no-models leaves out"),
@@ -189,20 +189,20 @@ def report(
         outputs.check(Report.forms, "a report (--csv DIR writes its tables, --table NAME chooses one)")
     conditions = []
     if fail_if:
-        from tracelens_graph.cli import baseline, gate
+        from tracelens_graph.cli import by_name, gate
 
-        conditions = gate.parse(fail_if, baseline.SUFFIXES if against is not None else (), options)
+        conditions = gate.parse(fail_if, by_name.SUFFIXES if against is not None else (), options)
     paths = traces_named(traces)
     several = len(paths) if len(paths) > 1 else 0
     are_fused = len(traces) == 1 and os.path.isfile(traces[0])
     number = f"{several} ranks, which are fused in {traces[0]}" if are_fused else several
     refuse(
         (several and compare_with, f"--compare-with takes one trace, not {number}"),
-        (several and against, f"--against takes one trace, not {number}; compare takes several runs"),
+        (several and against, f"--against takes one trace, not {number}; diff --by-name takes several runs"),
         (several and et, f"--et takes one trace, not {number}; those of a folder find theirs in it"),
         (several and outputs.formats, f"{', '.join(outputs.formats)} takes one trace, not {number}"),
         (against and asked_tables and not any(one.suffix for one in conditions),
-         "--against adds nothing to --table; compare --table prints what changed of one"),
+         "--against adds nothing to --table; diff --table prints what changed of one"),
         (scheduler and not several, "--scheduler takes several traces, such as the ranks of a job, not 1"),
         (scheduler and (outputs.folder or extension),
          "--csv and --extension need files of this machine; --scheduler uses others"),

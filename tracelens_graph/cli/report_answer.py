@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -18,12 +17,11 @@ from tracelens_graph.cli.traces import load, warn
 from tracelens_graph.cli.windows import WindowChoice
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.utils.suggest import did_you_mean, hint, there_are
-from tracelens_graph.utils.texts import printable
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.diagnosis.finding import Finding
     from tracelens_graph.analyses.report.report_tables import ReportOptions, Tables
-    from tracelens_graph.cli.baseline import Baseline
+    from tracelens_graph.cli.by_name import ByName
     from tracelens_graph.cli.gate import Condition
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.window import Window
@@ -184,9 +182,9 @@ def answer_of(core: Core, trace: str, asked: Asked, processes: int | None = None
     tables = report_tables(w, options)
     against = None
     if asked.against is not None:
-        from tracelens_graph.cli.baseline import baseline_of
+        from tracelens_graph.cli import by_name
 
-        against = baseline_of(asked.against, asked.call(trace), options)
+        against = by_name.against(asked.against, asked.call(trace), tables, options)
     return (Theirs if asked.is_theirs else Report)(tables, asked, trace, against)
 
 
@@ -218,7 +216,7 @@ def _sorted(tables: Mapping[str, Table], column: str) -> dict[str, Table]:
 class Report(Answer):
     """The report on a trace with times."""
 
-    def __init__(self, tables: Tables, asked: Asked, trace: str, against: Baseline | None) -> None:
+    def __init__(self, tables: Tables, asked: Asked, trace: str, against: ByName | None) -> None:
         super().__init__(tables.window, asked, trace)
         self._every = tables
         self._trace = trace
@@ -261,8 +259,7 @@ class Report(Answer):
         if self._asked.tables:
             return super().text(of)
         if not self._asked.everything:
-            parts = self._first_screen(of), self.changed(of.width), self._on_comparison(of), self._on_pipes()
-            return "".join((*parts, self._to_see_it()))
+            return self._first_screen(of) + self.changed(of.width) + self._on_pipes() + self._to_see_it()
         from tracelens_graph.reports.report_text import all_tables
 
         call, rows = self._call, self._asked.rows
@@ -318,23 +315,6 @@ class Report(Answer):
             return [name for name in names if name not in _OF_HOST and len(every[name])]
         return [*names, "a table for each family of ops"] if every.options.models else names
 
-    def _on_comparison(self, of: Screen) -> str:
-        """Where the comparison with another trace stands; the first screen shows nothing of it."""
-        from tracelens_graph.loaders.sources import is_stream
-        from tracelens_graph.utils.texts import wrapped
-
-        other = self._asked.compare_with
-        if other is None:
-            return ""
-        notes = (
-            f"Compared with {printable(other)}: --table unified_perf_summary has the speed-up of each op there, "
-            "--table diff_stats the GPU events of both traces; --csv DIR writes all columns."
-        )
-        lines = list(wrapped(notes, of.width))
-        if not is_stream(self._trace) and not is_stream(other):
-            lines.append(f"ask next: {self._call.complete(f'tracelens-graph diff TRACE {shlex.quote(other)}')}")
-        return "".join(f"{line}\n" for line in lines)
-
     def _on_pipes(self) -> str:
         """What TRACE stands for in the commands above; nothing where they name a file."""
         from tracelens_graph.loaders.sources import is_stream
@@ -345,16 +325,14 @@ class Report(Answer):
 
     def changed(self, width: int) -> str:
         """What changed against the baseline; nothing without one."""
-        return "" if self._against is None else self._against.change_text(self._every, width)
+        return "" if self._against is None else self._against.below_a_report(width)
 
     def judged(self, conditions: Sequence[Condition]) -> tuple[list[str], list[str]]:
         """What is to be said of conditions, and which are met."""
         alone = [one for one in conditions if not one.suffix]
         remarks, met = super().judged(alone)
         if self._against is not None and len(alone) < len(conditions):
-            from tracelens_graph.cli.baseline import judged
-
-            notes, changed = judged([one for one in conditions if one.suffix], self._against.tables, self._every)
+            notes, changed = self._against.judged(one for one in conditions if one.suffix)
             return [*notes, *remarks], [*met, *changed]
         return remarks, met
 
@@ -370,20 +348,17 @@ class Report(Answer):
         from tracelens_graph.analyses.diagnosis.families import op_advice
         from tracelens_graph.analyses.memory.peak import memory_over_time, memory_summary
         from tracelens_graph.analyses.ops.top_ops import top_ops
-        from tracelens_graph.reports.comment import Against, report_comment
+        from tracelens_graph.reports.comment import report_comment
         from tracelens_graph.reports.document import peaks
 
         w, linked_only, against = self.w, self._asked.options.linked_only, self._against
         largest = top_ops(w, linked_only, _TOP_OPS)
         advice = op_advice(w, self.findings, largest["name"], linked_only, self._every.options.arch)
-        change = None
-        if against is not None:
-            every = self._every
-            change = Against(against.names, against.compared(every), against.notes_on(every), against.shared_command)
+        change = "" if against is None else against.comment(self._asked.rows)
         return report_comment(
             w.core, self.findings, largest, advice, self.chosen,
-            self.about, self._call.without_folders().complete, self._asked.rows, change,
-            peaks(memory_summary(w)) if memory_over_time(w) else (),
+            self.about, self._call.without_folders().complete, self._asked.rows,
+            peaks(memory_summary(w)) if memory_over_time(w) else (), change,
         )  # fmt: skip
 
     def page(self) -> str:

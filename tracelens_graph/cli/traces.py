@@ -222,7 +222,7 @@ def say(lines: Iterable[str]) -> None:
 
 # --- one trace -----------------------------------------------------------------------------------------------------
 
-_TAKE_SEVERAL = "several are for report, ranks, compare, ask, db push, db export, cut --collective and export"
+_TAKE_SEVERAL = "several are for report, ranks, diff, ask, db push, db export, cut --collective and export"
 
 
 def load(

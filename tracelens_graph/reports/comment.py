@@ -6,7 +6,7 @@ A comment holds 65,536 characters. What has no room is left out by whole tables,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tracelens_graph.graph.core import Core
 from tracelens_graph.output.files import COMMENT
@@ -30,23 +30,6 @@ _DEVICES = 4
 _ONE_TABLE = "tracelens-graph report TRACE --table NAME --top 0"
 
 
-@dataclass(frozen=True)
-class Against:
-    """What a report is compared with.
-
-    Attributes:
-        names: of the baseline, and of what the report is on.
-        tables: both compared, by name; the change is told of the timeline and of `ops_summary`.
-        notes: notes on the two.
-        command: what compares them on the terminal.
-    """
-
-    names: tuple[str, str]
-    tables: Mapping[str, Table]
-    notes: Sequence[str] = ()
-    command: str = ""
-
-
 def report_comment(
     core: Core,
     findings: Sequence[Finding],
@@ -56,8 +39,8 @@ def report_comment(
     about: Facts,
     hint: Callable[[str], str],
     rows: int = 10,
-    against: Against | None = None,
     memory: Sequence[str] = (),
+    below: str = "",
 ) -> str:
     """The report as a comment on a pull request.
 
@@ -70,8 +53,8 @@ def report_comment(
         about: the trace.
         hint: completes a command with TRACE for the trace.
         rows: rows per table; 0 for all.
-        against: a baseline.
         memory: of each device the peak of its memory, in words.
+        below: another comment, which stands below.
     """
     blocks = [f"## GPU report: {_one_line(about.source)}", *_headline(findings), _facts_line(about, memory)]
     if len(largest):
@@ -80,9 +63,6 @@ def report_comment(
     if len(findings) > 1:
         causes = "\n".join(f"* {_finding(finding, hint)}" for finding in findings[1:])
         folds.append(("verdict", folded("Verdict, with what to try and commands that show more", causes)))
-    if against is not None:
-        blocks += _change(against)
-        folds += [(f"change: {name}", text) for name, text in _compared(against, rows)]
     others = []
     for name, table in tables.items():
         if for_people(table) and len(table):
@@ -92,13 +72,39 @@ def report_comment(
             others.append(f"{code(name)} ({_rows(len(table))})")
     command = hint(_ONE_TABLE) if len(hint(_ONE_TABLE)) <= _COMMAND else _ONE_TABLE
     left_out = f"Not shown: {', '.join(others)}. One table: {code(command)}" if others else ""
-    return COMMENT + "\n\n".join(_with_room(blocks, folds, left_out, command)) + "\n"
+    room = ROOM - _size(below)
+    return COMMENT + "\n\n".join(_with_room(blocks, folds, left_out, command, room)) + "\n" + below
 
 
-def _with_room(blocks: list[str], folds: Sequence[tuple[str, str]], end: str, command: str) -> Iterator[str]:
+def change_comment(
+    names: Sequence[str], tables: Mapping[str, Table], notes: Sequence[str], command: str, rows: int
+) -> str:
+    """How runs differ from the first of them, as a comment on a pull request, half as long as one may be.
+
+    Args:
+        names: of the runs.
+        tables: theirs, compared, by name; the change is shown of the timeline and of `ops_summary`.
+        notes: notes on the runs.
+        command: what compares them on the terminal.
+        rows: rows per table; 0 for all.
+    """
+    blocks = [f"## GPU time against {_one_line(names[0])}"]
+    blocks += [block for now in names[1:] for block in _change(tables, names[0], now)]
+    blocks += ["\n".join(f"* {_one_line(note)}" for note in notes)] if notes else []
+    shown = {name: brief(table, names) for name, table in tables.items()}
+    folds = [
+        (f"change: {name}", _fold(f"Change: {table.title or name}", len(table), replace(top(table, rows), title="")))
+        for name, table in shown.items() if len(table)
+    ]  # fmt: skip
+    command = command if len(command) <= _COMMAND else ""
+    end = f"All that changed: {code(command)}" if command else ""
+    return COMMENT + "\n\n".join(_with_room(blocks, folds, end, command, ROOM // 2)) + "\n"
+
+
+def _with_room(blocks: list[str], folds: Sequence[tuple[str, str]], end: str, command: str, room: int) -> Iterator[str]:
     """All blocks, as many of those that unfold as there is room for, and which these are not."""
     names = [name for name, _ in folds]
-    room = ROOM - _size(COMMENT) - sum(_size(one) + 4 for one in (*blocks, end, command, *names)) - 200
+    room -= _size(COMMENT) + sum(_size(one) + 4 for one in (*blocks, end, command, *names)) + 200
     yield from blocks
     cut = []
     for name, text in folds:
@@ -172,40 +178,28 @@ def _largest(largest: Table, advice: Sequence[str]) -> str:
     )
 
 
-def _change(against: Against) -> Iterator[str]:
+def _change(tables: Mapping[str, Table], first: str, now: str) -> Iterator[str]:
     """How the times and the operations changed most."""
-    first, now = against.names
-    times = changes_of_times(against.tables, first, now)
+    times = changes_of_times(tables, first, now)
     whole = next((one for one in times if one.label == "total"), None)
     change = ""
     if whole is not None:
         change = escape(f": GPU span {whole.before:,.3f} -> {whole.now:,.3f} ms{_percent(whole, ' ({})')}")
-    yield f"**Change against {_one_line(first)}{change}**"
+    yield f"**{_one_line(now)}{change}**"
     changes = [("GPU span" if one is whole else f"GPU {one.label}", one) for one in times]
-    changes += [(code_cell(fitted(one.label, _NAME)), one) for one in changes_by_op(against.tables, first, now)]
+    changes += [(code_cell(fitted(one.label, _NAME)), one) for one in changes_by_op(tables, first, now)]
     if changes:
         rows = [
             (label, f"{one.before:,.3f}", f"{one.now:,.3f}", f"{one.diff:+,.3f}", _percent(one, "{}"))
             for label, one in changes
         ]
         yield pipe_table(("", "baseline ms", "now ms", "change ms", "%"), rows, [False, True, True, True, True])
-    lines = [*ops_of_one(against.tables, first, now), *against.notes]
-    if lines:
+    if lines := ops_of_one(tables, first, now):
         yield "\n".join(f"* {_one_line(line)}" for line in lines)
 
 
 def _percent(change: Change, around: str) -> str:
     return "" if change.percent is None else around.format(f"{change.percent:+,.1f} %")
-
-
-def _compared(against: Against, rows: int) -> Iterator[tuple[str, str]]:
-    """Compared tables, the rows that differ."""
-    for name, table in against.tables.items():
-        shown = brief(table, against.names)
-        if len(shown):
-            yield name, _fold(f"Change: {table.title or name}", len(shown), replace(top(shown, rows), title=""))
-    if against.command and len(against.command) <= _COMMAND:
-        yield "command", f"All that changed: {code(against.command)}"
 
 
 def _fold(title: str, count: int, table: Table) -> str:

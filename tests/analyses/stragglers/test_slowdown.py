@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from html_pages import read
 from simulated_jobs import Cause, Job, simulated, write
 from typer.testing import CliRunner
 
@@ -179,3 +180,14 @@ def test_all_tables_of_operations_are_written_to_a_folder(tmp_path: Path) -> Non
     result = CliRunner().invoke(app, ["ranks", str(file), "--csv", str(tmp_path / "all")])
     assert result.exit_code == 0, result.output
     assert {one.name for one in (tmp_path / "all").iterdir()} == {"slowdown.csv", "slowdown_map.csv"}
+
+
+def test_operations_are_written_as_a_page(tmp_path: Path) -> None:
+    file, page = operations(tmp_path / "job.parquet"), tmp_path / "job.html"
+    result = CliRunner().invoke(app, ["ranks", str(file), "-o", str(page)])
+    assert result.exit_code == 0, result.output
+    found = read(page.read_text())
+    assert found.head["overview"]["slowdown"]["rows"][0]["cells"] == [
+        ["dp 0 stage 0", 1.0, False], ["dp 1 stage 0", 1.5, True],
+    ]  # fmt: skip
+    assert [one["name"] for one in found.body["tables"]] == ["slowdown", "slowdown_map"]

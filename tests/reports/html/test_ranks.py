@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from html_pages import Tags, policy_of, read
+from made_jobs import simulated_job
 from to_draw import HOSTILE, hostile, large, late_job
 
 from tracelens_graph.analyses.ranks import COLUMNS, pictures
@@ -16,7 +17,7 @@ from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.many import load_core_set
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.html.ranks import ranks_page
-from tracelens_graph.reports.ranks_text import headline, late_lines
+from tracelens_graph.reports.ranks_text import headline, late_lines, slowdown_lines
 from tracelens_graph.simulate import simulate, write
 
 
@@ -47,6 +48,32 @@ def test_the_late_rank_is_linked_with_its_reasons(tmp_path: Path) -> None:
     assert any("data loader" in why for why in head["reasons"][1])
     late = made.table("late_ranks")
     assert [len(one) for one in head["reasons"]] == [min(list(late["rank"]).count(at), 3) for at in range(3)]
+
+
+def test_the_slowdown_is_a_map_with_figures() -> None:
+    traces = simulated_job(ranks=3, steps=2, layers=1, dataloader_us=9000, dataloader_rank=1).traces
+    made = Job(traces, whole=traces)
+    head = read(ranks_page(made, "job")).head["overview"]
+    assert head["late"] == [*late_lines(made), *slowdown_lines(made)]
+    ((_, *cells),) = [row.values() for row in head["slowdown"]["rows"]]
+    assert [name for name, *_ in cells[0]] == head["slowdown"]["columns"] == head["ranks"]
+    found = made.table("slowdown")
+    assert sorted(cell[1] for cell in cells[0]) == sorted(
+        value for of, value in zip(found["of"], found["slowdown"], strict=True) if of == "worker"
+    )
+    assert [is_culprit for *_, is_culprit in cells[0]] == [False, True, False]
+
+
+def test_a_group_with_a_slow_link_has_no_culprits() -> None:
+    traces = simulated_job(ranks=8, tensor_parallel=2, nodes=4, slow_link_rank=3, slow_link_factor=4.0).traces
+    made = Job(traces, whole=traces)
+    head = read(ranks_page(made, "job")).head["overview"]
+    assert head["has_slow_links"]
+    assert head["late"][0].startswith("slow links: all 2 of rank 3")
+    assert not any(cell[2] for row in head["slowdown"]["rows"] for cell in row["cells"])
+    rows = [row for row in made.table("slowdown").records() if row["reason"] == "slow_transfers"]
+    assert len(rows) == 5
+    assert all(row["what"].startswith("slow links: all 2 of rank 3; ") for row in rows)
 
 
 def test_ranks_have_one_name_on_the_page(late: Job) -> None:

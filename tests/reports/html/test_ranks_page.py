@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from html_pages import NAMELESS, Opened, searched, show, tabs, until
 from to_draw import HOSTILE, hostile, late_job
 
 from corpus import CORPUS, needs_corpus
 from tracelens_graph.analyses.ranks.job import Job
+from tracelens_graph.analyses.stragglers.slowdown import Slowdown
+from tracelens_graph.analyses.stragglers.work import Work
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.many import load_core_set
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.reports.html.ranks import ranks_page
+from tracelens_graph.reports.html.ranks import ranks_page, slowdown_page
 from tracelens_graph.simulate import simulate
 
 VIEWS = ("overview", "waits", "step", "bandwidth", "collectives", "tables")
@@ -132,6 +135,23 @@ def test_the_late_rank_is_a_click_away_from_its_reasons(opened: Opened) -> None:
     assert "data loader" in page.inner_text("#selected .why >> nth=0")
     page.click("#selected >> text=Reasons")
     assert page.inner_text("#view-tables h2") == "Late ranks"
+
+
+def test_the_slowdown_of_operations_is_a_page_of_its_own(opened: Opened) -> None:
+    none = np.zeros(2, np.int64)
+    work = Work(
+        np.array([0, 0]), np.array([1, 2]), np.arange(3), np.zeros(3, np.int64), np.array([10, 30]), np.array([20, 20]),
+        none, np.arange(2), [HOSTILE], [HOSTILE, "dp 1"], none, np.arange(2), np.array([1, 2]), none,
+    )  # fmt: skip
+    page = opened(slowdown_page(Slowdown(work), "job"), width=700)
+    assert page.locator(".heat-map td.number").all_inner_texts() == ["1.000", "1.500"]
+    assert page.locator(".heat-map td.late").all_inner_texts() == ["1.500"]
+    show(page, "tables")
+    page.keyboard.press("/")
+    page.keyboard.type("dp 1")
+    until(page, "document.querySelectorAll('#view-tables tbody tr td.text').length < 9")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 700
+    assert page.evaluate("document.title") != "owned"
 
 
 def test_a_link_names_a_rank_and_a_collective(text: str, opened: Opened) -> None:

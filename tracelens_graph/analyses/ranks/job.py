@@ -11,7 +11,7 @@ from tracelens_graph.analyses.critical_path.critical_path import causes_of
 from tracelens_graph.analyses.critical_path.what_if import what_if
 from tracelens_graph.analyses.ranks.collective_tables import collectives_table, kinds_table, unmatched_collectives
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.link_tables import rank_links, slow_link_lines
+from tracelens_graph.analyses.ranks.link_tables import rank_links, slow_link_lines, with_slow_links
 from tracelens_graph.analyses.ranks.links import Links
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
@@ -177,16 +177,16 @@ class Job:
                         ["no GPU work of all ranks, nothing that they share, or clocks that cannot be compared"],
                     )
                     if self.slowdown is None
-                    else self.slowdown.table()
+                    else with_slow_links(self.slowdown.table(), self.matched, self.links)
                 ),
             }
         return {
             "rank_times": lambda: times_table(self.figures),
-            "rank_balance": lambda: balance_table(self.figures),
+            "rank_balance": lambda: balance_table(self.figures, self.links),
             "collective_kinds": lambda: kinds_table(self.figures),
             "rank_collectives": lambda: collectives_table(self.figures),
             "rank_links": lambda: rank_links(self.figures, self.links),
-            "rank_steps": lambda: rank_steps(self.figures),
+            "rank_steps": lambda: rank_steps(self.figures, self.links),
             "unmatched_collectives": lambda: unmatched_collectives(self.figures),
             **why,
         }

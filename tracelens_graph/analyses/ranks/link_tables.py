@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from tracelens_graph.analyses.ranks import COLUMNS as OF_RANKS
 from tracelens_graph.analyses.ranks.collective_tables import number_of_ranks, shown_bytes
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.links import LATENCY_BYTES, Link, Links, SlowLinks
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.stragglers.reasons import LINK
 from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
@@ -159,14 +162,30 @@ def _joined(level: str) -> str:
     return way.get(level.split()[0], "of")
 
 
+def with_slow_links(table: Table, m: MatchedCollectives, links: Links) -> Table:
+    """The table `slowdown` with the slow links in which workers with slow transfers take part: all wait for one."""
+    place = {rank.name: at for at, rank in enumerate(m.ranks)}
+    of_place: dict[int, str] = {}
+    for slow in reversed(links.slow):
+        of_place |= {at: _called(slow) for link in slow.links for at in link.places}
+    what = [
+        f"{of_place[place[name]]}; {text}" if reason == LINK and place.get(name) in of_place else text
+        for name, reason, text in zip(table["name"], table["reason"], table["what"], strict=True)
+    ]
+    return replace(table, columns={**table.columns, "what": what})
+
+
+def _called(slow: SlowLinks) -> str:
+    places = {one.places for one in slow.links}
+    if slow.level in ("pair", "group", "ranks"):
+        return f"slow link: {slow.name}"
+    share = f"all {slow.of:,}" if len(places) == slow.of else f"{len(places):,} of {slow.of:,}"
+    return f"slow links: {share} {_joined(slow.level)} {slow.name}"
+
+
 def _line(figures: Figures, slow: SlowLinks) -> str:
     worst = slow.links[0]
-    places = {one.places for one in slow.links}
     number = sum(len(one.collectives) for one in slow.links)
-    what = f"slow link: {slow.name}"
-    if slow.level not in ("pair", "group", "ranks"):
-        share = f"all {slow.of:,}" if len(places) == slow.of else f"{len(places):,} of {slow.of:,}"
-        what = f"slow links: {share} {_joined(slow.level)} {slow.name}"
     rates = f"{worst.ns / 1e3:,.4g} against {worst.typical_ns / 1e3:,.4g} us"
     bus, theirs = worst.bandwidth(worst.ns), worst.bandwidth(worst.typical_ns)
     if worst.size >= LATENCY_BYTES and not np.isnan(bus):
@@ -174,7 +193,7 @@ def _line(figures: Figures, slow: SlowLinks) -> str:
     unknown = "; hosts are not known: it may be the one that leaves a host" if worst.hosts is None else ""
     others = f"{worst.others:,} other link{'s' * (worst.others > 1)}"
     return (
-        f"{what}: {worst.kind} of {shown_bytes(worst.size)} takes {worst.factor:.1f} times as long "
+        f"{_called(slow)}: {worst.kind} of {shown_bytes(worst.size)} takes {worst.factor:.1f} times as long "
         f"as on {others} of equal kind and size ({rates}, {number:,} collective{'s' * (number > 1)}); adds "
         f"{shown_ms(slow.excess_ns)} in all{unknown}"
     )

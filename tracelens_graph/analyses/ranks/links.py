@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tracelens_graph.analyses.ranks.figures import Figures, transfers
+from tracelens_graph.analyses.ranks.figures import Figures, held_up_by, later_by, transfers
 from tracelens_graph.analyses.ranks.outliers import FACTOR, slow_ones
 from tracelens_graph.analyses.ranks.sizes import bus_factors, gb_per_s
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collective_kinds import kind_of
 from tracelens_graph.graph.intervals import length_before, sum_before
-from tracelens_graph.utils.arrays import Mask, Ns
+from tracelens_graph.utils.arrays import Codes, Mask, Ns
 from tracelens_graph.utils.hosts import is_hash
 from tracelens_graph.utils.texts import ranges
 
@@ -352,15 +352,20 @@ class Links:
         follows as much later as the collective ends later. The start of the rank that is last without the delays
         decides when that would be. What waits in a stream behind a collective is as late as that.
         """
+        return self._delays[0]
+
+    @cached_property
+    def _delays(self) -> tuple[Ns, Ns]:
+        """`delay_ns`, and the same without what a part waits in its stream behind another collective."""
         m, parts = self._m, self._m.parts
-        delay = np.zeros(len(parts), np.int64)
+        delay, least = np.zeros((2, len(parts)), np.int64)
         if not self.excess_ns.any():
-            return delay
+            return delay, least
         held = m.order
         moments = np.concatenate((m.start_ns[held], m.last_end_ns))
         # Of equal moments the ends first.
         order = np.lexsort((np.repeat((1, 0), (len(held), len(m))), moments))
-        late, queued = np.zeros(len(m.ranks), np.int64), np.full((len(m.ranks), 2), -_QUEUED_NS)
+        (late, before), queued = np.zeros((2, len(m.ranks)), np.int64), np.full((len(m.ranks), 2), -_QUEUED_NS)
         computes = self._computed_share > 0.5
         sends = np.zeros(len(parts), bool)
         sends[transfers(m)[1]] = True
@@ -368,18 +373,33 @@ class Links:
             if event < len(held):
                 part = int(held[event])
                 rank = int(m.trace[part])
-                behind = queued[rank, 1] if m.start_ns[part] - queued[rank, 0] <= _QUEUED_NS else 0
-                delay[part] = max(late[rank], behind)
+                is_queued = m.start_ns[part] - queued[rank, 0] <= _QUEUED_NS
+                least[part] = before[rank] if is_queued else late[rank]
+                delay[part] = max(late[rank], queued[rank, 1] if is_queued else 0)
                 continue
             number = event - len(held)
             of = m.parts_of(number)
             last = int(m.last_start_ns[number]) - int((m.start_ns[of] - delay[of]).max())
             ends_later = max(last, 0) + int(self.excess_ns[number])
             ranks = m.trace[of]
-            queued[ranks] = moments[event], ends_later
+            queued[ranks], before[ranks] = (moments[event], ends_later), late[ranks]
             waits = ~sends[of] & ~computes[of]
             late[ranks[waits]] = ends_later
-        return delay
+        return delay, least
+
+    @cached_property
+    def held_up_ns(self) -> tuple[Codes, Ns]:
+        """As `Figures.held_up_ns`, but for what slow links delay.
+
+        What waited in a stream behind a delayed collective may have been ready earlier or not: who holds up does so
+        as recorded and either way, and the lowest figure counts.
+        """
+        m, (last, later) = self._m, self._figures.held_up_ns
+        for delay in self._delays if self.excess_ns.any() else ():
+            also, ns = held_up_by(m, later_by(m, m.start_ns - delay))
+            later = np.where(last == also, np.minimum(later, ns), 0)
+            last = np.where(later > 0, last, -1)
+        return last, later
 
     # --- what they are called ----------------------------------------------------------------------------------------
 

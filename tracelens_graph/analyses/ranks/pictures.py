@@ -342,7 +342,7 @@ class StepLanes:
         order = np.lexsort((m.trace[single], number))
         numbers, count = np.unique(number[number >= 0], return_counts=True)
         joined = numbers[count > 1].tolist()
-        _, later = job.figures.held_up_ns
+        _, later = job.links.held_up_ns
         late = {at: int(later[at]) for at in joined if later[at] > LEAST_SHARE * (end - begin)}
         return cls(step, begin, end, lanes, single[order], joined, late, notes)
 
@@ -368,7 +368,7 @@ def _stretch(m: MatchedCollectives) -> tuple[int | None, int, int]:
 def _late_by(job: Job, there: np.ndarray) -> np.ndarray:
     """For each rank how much later than the others it comes to the collectives of some parts, where it is the last."""
     m = job.matched
-    last, later = job.figures.held_up_ns
+    last, later = job.links.held_up_ns
     at = np.unique(m.number[there][m.number[there] >= 0])
     at = at[last[at] >= 0]
     return np.bincount(last[at], weights=later[at], minlength=len(m.ranks))

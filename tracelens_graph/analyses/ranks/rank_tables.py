@@ -9,6 +9,7 @@ import numpy as np
 from tracelens_graph.analyses.ranks import COLUMNS as OF_RANKS
 from tracelens_graph.analyses.ranks.collective_tables import answered, notes_of, number_of_ranks, of_kind
 from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.links import Links
 from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
 from tracelens_graph.analyses.stragglers.lateness import DELAYS_ADD_UP, HELD_UP
 from tracelens_graph.graph.arrays import positions_by
@@ -163,7 +164,8 @@ RANK_BALANCE = TableSchema(
         "times_among_last": Column.count("collectives to which no rank came later", drop_priority=3),
         "times_first": Column.count("collectives to which no rank came earlier", drop_priority=3),
         "held_up_ms": Column.total(
-            f"sum of how much later than the median of the others it came, where it was the last; {DELAYS_ADD_UP}",
+            f"sum of how much later than the median of the others it came, where it was the last, but for delays by "
+            f"slow links; {DELAYS_ADD_UP}",
             "ms",
             heading="held up ms",
             figure="held_up_ms",
@@ -214,7 +216,8 @@ RANK_STEPS = TableSchema(
         ),
         "times_last": Column.count("collectives to which it came last", heading="last"),
         "held_up_ms": Column.total(
-            f"sum of how much later than the median of the others it came to these; {DELAYS_ADD_UP}",
+            f"sum of how much later than the median of the others it came to these, but for delays by slow links; "
+            f"{DELAYS_ADD_UP}",
             "ms",
             heading="held up ms",
         ),
@@ -238,10 +241,10 @@ def rank_balance(traces: TraceSet, run: str | None = None, kind: str | None = No
     Raises:
         AnalysisError: there is no such run.
     """
-    return answered(traces, run, "Ranks", lambda figures: balance_table(figures, kind, late_first))
+    return answered(traces, run, "Ranks", lambda figures: balance_table(figures, Links(figures), kind, late_first))
 
 
-def balance_table(figures: Figures, kind: str | None = None, late_first: bool = False) -> Table:
+def balance_table(figures: Figures, links: Links, kind: str | None = None, late_first: bool = False) -> Table:
     """`rank_balance` of collectives whose figures are known, by default in the order of the ranks."""
     m, chosen = figures.matched, of_kind(figures, kind)
     rows = []
@@ -257,7 +260,7 @@ def balance_table(figures: Figures, kind: str | None = None, late_first: bool = 
             continue
         parts = np.concatenate((own, unmatched))
         computing = rank.gpu.computing
-        of_rank = _of_parts(figures, trace, own)
+        of_rank = _of_parts(figures, links, trace, own)
         rows.append({
             **of_rank,
             "host": m.hosts[trace],
@@ -277,7 +280,7 @@ def balance_table(figures: Figures, kind: str | None = None, late_first: bool = 
     return RANK_BALANCE.of_records(rows, f"{number_of_ranks(figures)}, over {m.part}", notes)
 
 
-def rank_steps(figures: Figures) -> Table:
+def rank_steps(figures: Figures, links: Links) -> Table:
     """One row per rank and step; see `RANK_STEPS`."""
     m = figures.matched
     rows = []
@@ -286,18 +289,19 @@ def rank_steps(figures: Figures) -> Table:
         own = own[m.number[own] >= 0]
         place = dict(positions_by(np.array(rank.step_of, np.int64)[m.node[own]]))
         for at, step in enumerate(rank.steps):
-            known = _of_parts(figures, trace, own[place.get(at, own[:0])])
+            known = _of_parts(figures, links, trace, own[place.get(at, own[:0])])
             known |= {"step": step.number, "device_step_ms": (step.end_ns - step.start_ns) / 1e6}
             rows.append({name: known[name] for name in RANK_STEPS})
     notes = [HELD_UP] if rows else ["the traces have no steps (ProfilerStep#n)"]
     return RANK_STEPS.of_records(rows, "Waiting by rank and step", notes)
 
 
-def _of_parts(figures: Figures, trace: int, parts: Codes) -> dict[str, Any]:
+def _of_parts(figures: Figures, links: Links, trace: int, parts: Codes) -> dict[str, Any]:
     """What some matched parts of a rank come to, by name."""
     m, rank = figures.matched, figures.matched.ranks[trace]
     at = m.number[parts]
-    last, later = figures.held_up_ns
+    last, _ = figures.held_up_ns
+    holds, later = links.held_up_ns
     wait, transfer, end_skew = (int(ns[parts].sum()) for ns in (m.wait_ns, m.transfer_ns, m.end_skew_ns))
     return {
         "trace": rank.name,
@@ -312,5 +316,5 @@ def _of_parts(figures: Figures, trace: int, parts: Codes) -> dict[str, Any]:
         "times_last": int((last[at] == trace).sum()),
         "times_among_last": int((m.start_ns[parts] == m.last_start_ns[at]).sum()),
         "times_first": int((m.start_ns[parts] == m.first_start_ns[at]).sum()),
-        "held_up_ms": int(later[at][last[at] == trace].sum()) / 1e6,
+        "held_up_ms": int(later[at][holds[at] == trace].sum()) / 1e6,
     }

@@ -6,17 +6,28 @@ Figures are those of the tables of the job.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
-from tracelens_graph.analyses.ranks.pictures import WHOLE, BandwidthPoints, PairMatrix, StepLanes, WaitMap, rank_labels
-from tracelens_graph.analyses.stragglers.reasons import in_words
+from tracelens_graph.analyses.ranks.pictures import (
+    WHOLE,
+    BandwidthPoints,
+    PairMatrix,
+    StepLanes,
+    WaitMap,
+    chosen,
+    rank_labels,
+)
+from tracelens_graph.analyses.stragglers.reasons import LINK, in_words
+from tracelens_graph.analyses.stragglers.slowdown import Slowdown
 from tracelens_graph.reports.html.names import LONGEST_LINE, Texts, clean, table_objects
 from tracelens_graph.reports.html.shell import Code, Packed, page
-from tracelens_graph.reports.ranks_text import head, headline, late_lines, notes
+from tracelens_graph.reports.ranks_text import head, headline, late_lines, notes, slowdown_lines
+from tracelens_graph.tables.table import Table
 
 CODE = Code("page-ranks.js", ("ranks.css",))
 
@@ -63,7 +74,8 @@ def ranks_page(job: Job, source: str, commands: Sequence[str] = ()) -> str:
 
 
 def _overview(job: Job, commands: Sequence[str]) -> dict[str, Any]:
-    late, balance = late_lines(job), job.table("rank_balance").records()
+    late, balance = [*late_lines(job), *slowdown_lines(job)], job.table("rank_balance").records()
+    found = job.slowdown if slowdown_lines(job) else None
     name = job.lateness.late if job.lateness is not None else None
     names = [one.name for one in job.matched.ranks]
     places = {one: place for place, one in enumerate(names)}
@@ -73,6 +85,8 @@ def _overview(job: Job, commands: Sequence[str]) -> dict[str, Any]:
         "headline": clean(headline(job), LONGEST_LINE),
         "late": [clean(line, LONGEST_LINE) for line in late],
         "late_rank": -1 if name is None else places[name],
+        "has_slow_links": bool(job.slow_links),
+        "slowdown": None if found is None else slowdown_map(found, job.table("slowdown"), labels),
         "reasons": _reasons(job, places),
         "commands": [clean(one, LONGEST_LINE) for one in commands],
         "notes": [clean(note, LONGEST_LINE) for note in notes(job)],
@@ -86,6 +100,75 @@ def _overview(job: Job, commands: Sequence[str]) -> dict[str, Any]:
             for row in job.table("rank_times").records()
         ],
     }  # fmt: skip
+
+
+MOST_WORKERS, _ACROSS = 1024, 16
+"""Workers of a map, and of those without stages how many stand side by side."""
+
+
+def slowdown_map(found: Slowdown, table: Table, labels: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
+    """The slowdown of each worker: a row per stage, a column per data-parallel rank; without stages rank by rank.
+
+    Workers that account for most of the excess stand out, but for those that only take part in slow transfers.
+
+    Args:
+        found: the slowdown.
+        table: its table.
+        labels: what people call workers, where that is another name.
+    """
+    work, by_link = found.work, {row["name"] for row in table.records() if row["reason"] == LINK}
+    culprits = {at for at in found.culprits() if work.workers[at] not in by_link}
+    shown = chosen(found.workers - 1, MOST_WORKERS).tolist()
+    names = [clean(labels.get(name, name), _LONGEST_LABEL) for name in work.workers]
+    cells: dict[int, list[Any]] = {at: [names[at], float(found.workers[at]), at in culprits] for at in shown}
+    if len(found.stages) > 1:
+        where = "by pipeline stage and data-parallel rank"
+        place = {(int(work.stage[at]), int(work.dp_rank[at])): cell for at, cell in cells.items()}
+        columns = {rank: f"dp {rank}" for rank in sorted({rank for _, rank in place})}
+        rows = [
+            {"name": f"stage {stage}", "cells": [place.get((stage, rank)) for rank in columns]}
+            for stage in sorted({stage for stage, _ in place})
+        ]
+    else:
+        where, columns = "rank by rank", {at: f"+{at}" for at in range(_ACROSS)}
+        if len(shown) <= _ACROSS:
+            columns = {at: cells[at][0] for at in shown}
+        rows = [
+            {"name": cells[some[0]][0] if len(shown) > _ACROSS else "", "cells": [cells[at] for at in some]}
+            for low in range(0, len(shown), _ACROSS)
+            for some in [shown[low : low + _ACROSS]]
+        ]
+    of_links = [cell[0] for at, cell in cells.items() if work.workers[at] in by_link]
+    notes = [f"slow transfers, no work of their own: {', '.join(of_links[:8])}"] if of_links else []
+    if len(shown) < len(found.workers):
+        which = "the slowest, and others at equal distances"
+        notes.append(f"{len(shown):,} of {len(found.workers):,} workers are drawn: {which}")
+    return {
+        "caption": f"Slowdown of each worker, {where}: the job with its times alone, over the ideal job",
+        "columns": list(columns.values()),
+        "rows": rows,
+        "notes": [clean(note) for note in (*found.measures(), *notes)],
+    }
+
+
+def slowdown_page(found: Slowdown, source: str) -> str:
+    """The slowdown of a job whose operations are known without traces, as a page.
+
+    Args:
+        found: the slowdown.
+        source: what the operations are called together.
+    """
+    title, texts, tables = clean(f"Slowdown of {source}"), Texts(), {one.name: one for one in found.tables()}
+    counts = (len(found.workers), "worker"), (len(found.stages), "stage"), (len(found.dp_ranks), "data-parallel rank")
+    first = {
+        "head": ", ".join(f"{count:,} {what}{'s' * (count > 1)}" for count, what in counts),
+        "headline": clean(found.line().removeprefix("slowdown: "), LONGEST_LINE),
+        "slowdown": slowdown_map(found, tables["slowdown"]),
+        "late": [], "late_rank": -1, "has_slow_links": False, "has_bandwidths": False, "reasons": [], "commands": [],
+        "notes": [*map(clean, found.work.notes)], "ranks": [], "balance": [], "balance_keys": [], "times": [],
+    }  # fmt: skip
+    body = {"tables": table_objects(tables, texts), "texts": texts.listed}
+    return page(title, {"title": title, "overview": first}, body, {}, Code("page-slowdown.js", CODE.styles))
 
 
 def _reasons(job: Job, places: Mapping[str, int]) -> list[list[str]]:

@@ -97,7 +97,7 @@ export class Page {
     this.shell.go(name);
   }
 
-  /** @param {string} name */
+  /** @param {string | null} name */
   show(name) {
     this.shell.show(name);
   }

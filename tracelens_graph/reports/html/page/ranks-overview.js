@@ -2,6 +2,7 @@
 // The first view of a job: what a step is made of, which rank holds up the others, and why.
 import { Bars } from "./bars.js";
 import { command, el, plainTable, put, headline } from "./dom.js";
+import { slowdownMap } from "./ranks-slowdown.js";
 import { Show } from "./show.js";
 
 const MOST_RANKS = 64;
@@ -31,9 +32,9 @@ const timesOf = (times) => {
         number(row.percent, 1),
         el("td", Bars.part((row.mean_ms ?? 0) / most, row.time.includes("wait") ? "waiting" : "")),
         number(row.most_ms),
-        el("td", row.most_trace),
+        el("td.short", row.most_trace),
         number(row.least_ms),
-        el("td", row.least_trace),
+        el("td.short", row.least_trace),
       ),
     ),
   );
@@ -53,7 +54,8 @@ const balanceOf = ({ balance, balance_keys: keys, ranks }) => {
     .slice(0, MOST_RANKS)
     .sort((a, b) => a.rank - b.rank);
   const most = Math.max(...shown.map((row) => Bars.total(row.parts)), 1),
-    held = Math.max(...shown.map((row) => row.held), 0) || 1;
+    // What is little beside the time in collectives looks like it.
+    held = Math.max(...shown.map((row) => row.held), most / 1e6);
   return el(
     "figure",
     el("figcaption", "Ranks: time in collectives, and how long each holds up the others"),
@@ -83,7 +85,7 @@ export const RanksOverview = {
 
   /** All of it stands before anything is unpacked. @param {HTMLElement} root @param {RanksOverviewHead} head */
   begin(root, head) {
-    const { late_rank: late, ranks, commands } = head;
+    const { late_rank: late, ranks, commands, has_bandwidths: isDrawn, has_slow_links: isSlow } = head;
     put(
       root,
       el(
@@ -91,15 +93,17 @@ export const RanksOverview = {
         headline(head.headline),
         el("p.dim", head.head),
         head.late.map((line) => el("p.late", line)),
-        // The rank that the others wait for, and what to ask next.
-        (late >= 0 || commands.length > 0) &&
+        // Slow links, the rank that the others wait for, and what to ask next.
+        (isSlow || late >= 0 || commands.length > 0) &&
           el(
             "p.ask",
+            isSlow && isDrawn && el("a.node", { href: "#view=bandwidth" }, "show the slow links"),
             late >= 0 && el("a.node", { href: `#view=waits&rank=${late}` }, `show ${ranks[late]}, and why it is late`),
             commands.map(command),
           ),
       ),
       head.times.length > 0 && timesOf(head.times),
+      head.slowdown && slowdownMap(head.slowdown),
       head.balance.length > 0 && balanceOf(head),
       head.notes.length > 0 &&
         el(

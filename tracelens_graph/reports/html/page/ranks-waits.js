@@ -35,7 +35,9 @@ export class RanksWaits {
     this.app = app;
     this.waits = waits;
     this.most = Math.max(...waits.wait_ms.flat().map((one) => one ?? 0), 0);
-    this.held = Math.max(...waits.all_held_up_ms, 0);
+    // What is little beside the waiting looks like it.
+    const waited = waits.wait_ms.map((row) => row.reduce((/** @type {number} */ sum, one) => sum + (one ?? 0), 0));
+    this.held = Math.max(...waits.all_held_up_ms, ...waited, 0);
     const many = waits.rows.length;
     this.row = Math.max(ROW.least, Math.min(ROW.most, Math.floor(ROW.all / Math.max(many, 1))));
     this.pane = new RankCanvas(RanksWaits.LABEL, TOP + many * this.row + AXIS, (context, width) =>

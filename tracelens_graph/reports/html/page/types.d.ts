@@ -371,6 +371,16 @@ interface RankTime {
   least_trace: string;
 }
 
+// Name of a worker, its slowdown, whether it accounts for most of that of the job.
+type SlowdownCell = [string, number, boolean];
+
+interface SlowdownMap {
+  caption: string;
+  columns: string[];
+  rows: { name: string; cells: (SlowdownCell | null)[] }[];
+  notes: string[];
+}
+
 interface RanksOverviewHead {
   head: string;
   headline: string;
@@ -383,8 +393,10 @@ interface RanksOverviewHead {
   balance: (number | null)[][];
   balance_keys: string[];
   times: RankTime[];
-  // Whether a collective has a known bandwidth: without one, that view is left out.
+  // Whether a collective has a known bandwidth: without one, that view is left out. Whether a link is slow.
   has_bandwidths: boolean;
+  has_slow_links: boolean;
+  slowdown: SlowdownMap | null;
 }
 
 interface RanksHead {
