@@ -89,7 +89,7 @@ _OTHERS = {
     "analyses.kernels.short_kernels": "short_kernel_histogram",
     "analyses.stragglers.late_causes": "late_arrivals late_ranks",
     "analyses.stragglers.slowdown": "slowdown",
-    "analyses.stragglers.lateness": "culprits",
+    "analyses.stragglers.culprits": "culprits",
     "analyses.ops.top_ops": "top_ops",
     "analyses.performance.roofline_points": "below_roof",
     "analyses.performance.perf_sheets": "perf_sheet",

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis.finding import shown_ms
+from tracelens_graph.analyses.ranks.figures import HELD_UP
 from tracelens_graph.analyses.ranks.job import Job
-from tracelens_graph.analyses.stragglers.lateness import HELD_UP
 from tracelens_graph.graph.trace_set import Ranked
 from tracelens_graph.reports.document import document_json
 from tracelens_graph.reports.markdown import escape, page, table_markdown

@@ -22,10 +22,20 @@ from tracelens_graph.graph.collective_kinds import kind_of
 from tracelens_graph.graph.intervals import length_before, merge, overlapping, union
 from tracelens_graph.perf.devices import Architecture, detect
 from tracelens_graph.perf.roofs import peak_bus_bandwidth
-from tracelens_graph.utils.arrays import Ns
+from tracelens_graph.utils.arrays import Codes, Ns, Rows
 
 NOISE = 3.0
 """How many times as late as ranks come by chance is late for a reason."""
+
+
+ADDED_UP = "one delay counts again in every collective that it delays, so a repair saves less"
+"""What holds of a sum of delays. `what_if(..., repair=...)` shows what an end of them would gain."""
+
+DELAYS_ADD_UP = f"{ADDED_UP}: `ranks --what-if repair=RANK` shows how much"
+"""The same in the definition of a column."""
+
+HELD_UP = f"held up ms: {ADDED_UP}"
+"""The same below a table."""
 
 
 class Figures:
@@ -226,7 +236,8 @@ class Figures:
 
     @cached_property
     def chance_ns(self) -> Ns:
-        """For each collective how late ranks come by chance at most: the same in all of its kind and number of ranks.
+        """For each collective how late ranks come by chance at most: as in all of its kind and number of ranks, and of
+        these in all at its place of the step.
 
         That is how much a rank's place among the others differs from step to step, and how far apart the earlier half
         comes; both are little where few are late, and where a rank is late always.
@@ -240,27 +251,42 @@ class Figures:
         kind = np.unique(
             [f"{kind} {count}" for kind, count in zip(m.kind, m.count.tolist(), strict=True)], return_inverse=True
         )[1]
-        in_step: dict[tuple[int, int | None], int] = defaultdict(int)
+        in_step: dict[tuple[int, int, int | None], int] = defaultdict(int)
         index = []
-        for group, step in zip(self.groups.number.tolist(), self.step, strict=True):
-            index.append(in_step[group, step])
-            in_step[group, step] += 1
+        # Ranks of a group may be compared in parts, of one clock each.
+        for key in zip(self.groups.number.tolist(), m.reduced(np.minimum, m.trace).tolist(), self.step, strict=True):
+            index.append(in_step[key])
+            in_step[key] += 1
         group_place = np.array(index)[of]
         _, same = np.unique(np.stack([rank, self.groups.number[of], group_place]), axis=1, return_inverse=True)
         differs = np.abs(apart - lower_medians(same.ravel(), apart)[same.ravel()])
-        _, of_rank = np.unique(np.stack([kind[of], rank]), axis=1, return_inverse=True)
-        usual = lower_medians(of_rank.ravel(), differs)
-        noise = np.zeros(int(kind.max(initial=-1)) + 1, np.int64)
-        kind_of_rank = kind[of][np.unique(of_rank.ravel(), return_index=True)[1]]
-        for one in range(len(noise)):
-            noise[one] = max(1.48 * np.median(usual[kind_of_rank == one]), np.median(early[kind == one]))
-        return (NOISE * noise[kind]).astype(np.int64)
+        place = np.unique(np.stack([kind, np.array(index, np.int64)]), axis=1, return_inverse=True)[1].ravel()
+        noise = [_usual(one, of, rank, differs, early) for one in (kind, place)]
+        return (NOISE * np.maximum(*noise)).astype(np.int64)
 
     @cached_property
     def mean_span_ns(self) -> float:
         """Mean of how long the ranks were recorded; 0 without any."""
         spans = [end - start for start, end in (rank.span_ns for rank in self.matched.ranks)]
         return float(np.mean(spans)) if spans else 0.0
+
+
+def _usual(alike: Codes, of: Rows, rank: Codes, differs: Ns, early: Ns) -> np.ndarray:
+    """For each collective how much ranks differ in those alike: the larger one of two medians, ns.
+
+    Args:
+        alike: per collective a number, the same for those alike.
+        of, rank: per part its collective and its rank.
+        differs: per part how much its place among the others differs from the usual one.
+        early: per collective how far apart the earlier half comes.
+    """
+    keys, of_rank = np.unique(np.stack([alike[of], rank]), axis=1, return_inverse=True)
+    usual = lower_medians(of_rank.ravel(), differs)
+    noise = [
+        max(1.48 * np.median(usual[keys[0] == one]), np.median(early[alike == one]))
+        for one in range(int(alike.max(initial=-1)) + 1)
+    ]
+    return np.array(noise)[alike] if len(alike) else np.zeros(0)
 
 
 def later_by(m: MatchedCollectives, start_ns: Ns) -> tuple[np.ndarray, Ns]:

@@ -16,8 +16,9 @@ from tracelens_graph.analyses.ranks.links import Links
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
 from tracelens_graph.analyses.ranks.rank_tables import balance_table, rank_steps, times_table
+from tracelens_graph.analyses.stragglers.culprits import culprits_table
 from tracelens_graph.analyses.stragglers.late_causes import late_arrivals, late_ranks
-from tracelens_graph.analyses.stragglers.lateness import Lateness, culprits_table, lateness
+from tracelens_graph.analyses.stragglers.lateness import Lateness, lateness
 from tracelens_graph.analyses.stragglers.reasons import OTHERS, UNNAMED
 from tracelens_graph.analyses.stragglers.slowdown import SLOWDOWN, Slowdown, slowdown
 from tracelens_graph.errors import AnalysisError
@@ -89,7 +90,7 @@ class Job:
             evidence = self.matched.comparable
             is_all = evidence is self.matched
             arrivals = (self.table("late_arrivals") if is_all else self._late_arrivals(self._whole, evidence)).records()
-        return lateness(self.figures, arrivals, self.links.delay_ns)
+        return lateness(self.figures, arrivals, self.links.delay_ns, self.slowdown if self.is_replayed else None)
 
     @cached_property
     def _causes(self) -> Causes | None:
@@ -139,20 +140,22 @@ class Job:
             return ""
         return self.slowdown.line(lacking=self.matched.lacking > 0)
 
+    def _culprits(self) -> Table:
+        found = self.lateness
+        lines = () if found is None else found.lines
+        notes = [line for line in lines if not line.startswith("late: ")]
+        return culprits_table(() if found is None else found.culprits, self.matched, notes)
+
     @property
     def repairable(self) -> tuple[int, ...]:
         """Places of the most expensive culprit, where something that the latest did itself made it late; else none.
 
         That is what `what_if(..., repair=...)` takes away.
         """
-        if self._whole is None or self.lateness is None or self.lateness.late is None:
+        first = None if self.lateness is None else next(iter(self.lateness.culprits), None)
+        if self._whole is None or first is None or first.reason in (*UNNAMED, OTHERS):
             return ()
-        rows = self.table("late_ranks").records()
-        place = next(at for at, one in enumerate(self._whole) if one.name == self.lateness.late)
-        of_itself = any(row["trace"] == self.lateness.late and row["reason"] not in (*UNNAMED, OTHERS) for row in rows)
-        if not of_itself or not self.matched.whole.ranks[place].has_gpu_work:
-            return ()
-        return next((one.places for one in self.lateness.culprits if place in one.places), (place,))
+        return first.places if all(self.matched.whole.ranks[place].has_gpu_work for place in first.places) else ()
 
     def _late_arrivals(self, whole: TraceSet, shown: MatchedCollectives) -> Table:
         """Late arrivals to some collectives of this job, of clocks that can be compared, explained by whole traces."""
@@ -168,7 +171,7 @@ class Job:
         why: dict[str, Callable[[], Table]] = {}
         if (whole := self._whole) is not None:
             why = {
-                "culprits": lambda: culprits_table(self.lateness, self.matched),
+                "culprits": self._culprits,
                 "late_ranks": lambda: late_ranks(self.table("late_arrivals"), self.figures),
                 "late_arrivals": lambda: self._late_arrivals(whole, self.matched),
                 "slowdown": lambda: (

@@ -8,10 +8,9 @@ import numpy as np
 
 from tracelens_graph.analyses.ranks import COLUMNS as OF_RANKS
 from tracelens_graph.analyses.ranks.collective_tables import answered, notes_of, number_of_ranks, of_kind
-from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.figures import DELAYS_ADD_UP, HELD_UP, Figures
 from tracelens_graph.analyses.ranks.links import Links
 from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
-from tracelens_graph.analyses.stragglers.lateness import DELAYS_ADD_UP, HELD_UP
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.intervals import Intervals, length_before, merge, union
 from tracelens_graph.graph.trace_set import TraceSet

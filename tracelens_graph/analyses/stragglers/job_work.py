@@ -36,6 +36,7 @@ from tracelens_graph.analyses.stragglers.reasons import (
     OF_STATE,
     SLOWER,
     around,
+    most_by_chance,
 )
 from tracelens_graph.analyses.stragglers.work import Work
 from tracelens_graph.graph.arrays import positions_by
@@ -105,7 +106,7 @@ def work_of_job(causes: Causes, between_programs: bool = True) -> Work:
         is_covered=causes.matched is None or 2 * len(np.unique(causes.collective)) >= len(causes.matched),
         explain=lambda worker, code: explained(
             causes,
-            recorded - ideal,
+            (recorded, ideal),
             np.flatnonzero((kind == code) & (causes.ordinal[causes.after] == worker)),
             worker,
             kinds[code],
@@ -128,9 +129,20 @@ def _without_incomplete(causes: Causes, recorded: Ns) -> tuple[Ns, Mask]:
     return freed, apart
 
 
-def explained(causes: Causes, excess: Ns, edge: Rows, worker: int, kind: str) -> tuple[str, str]:
-    """How some operations of a kind on a rank differ from even ones, and the work with most of that."""
-    edge = edge[excess[edge] > 0]
+def explained(causes: Causes, ns: tuple[Ns, Ns], edge: Rows, worker: int, kind: str) -> tuple[str, str]:
+    """How some operations of a kind on a rank differ from even ones, and the work with most of that.
+
+    Both are empty where none takes longer, or the same kernels do so by no more than chance.
+
+    Args:
+        causes: the points of the ranks.
+        ns: how long each edge takes, and takes in the ideal job.
+        edge: the edges of the operations.
+        worker: place of the rank.
+        kind: the type of the operations.
+    """
+    excess = ns[0] - ns[1]
+    every, edge = edge, edge[excess[edge] > 0]
     if not len(edge):
         return "", ""
     if kind == HOST:
@@ -144,7 +156,12 @@ def explained(causes: Causes, excess: Ns, edge: Rows, worker: int, kind: str) ->
     what = brief(core.names[codes[int(sums.argmax())]]) + around(core, longest)
     if kind != COMPUTATION:
         return LINK, f"{kind}: {what}"
-    return _of_computation(causes, worker, longest), what
+    word = _of_computation(causes, worker, longest)
+    if word == SLOWER:
+        name = core.columns.name[causes.row[causes.after[every]]]
+        if excess[every].sum() < most_by_chance(ns[0][every], ns[1][every], name):
+            return "", ""
+    return word, what
 
 
 def _of_host(causes: Causes, edge: int, worker: int) -> tuple[str, str]:

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis.finding import percent
-from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.figures import DELAYS_ADD_UP, Figures
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.shared.grouping import first_rows
-from tracelens_graph.analyses.stragglers.lateness import DELAYS_ADD_UP
 from tracelens_graph.analyses.stragglers.origins import Origin, Origins
 from tracelens_graph.analyses.stragglers.reasons import (
     EARLIER,

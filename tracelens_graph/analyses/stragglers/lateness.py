@@ -7,7 +7,6 @@ before, is nobody's fault.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
 from tracelens_graph.analyses.ranks.figures import NOISE, Figures, held_up_by, later_by
 from tracelens_graph.analyses.ranks.matched_collectives import ALONE, MatchedCollectives
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
+from tracelens_graph.analyses.stragglers.culprits import Culprit, proven
 from tracelens_graph.analyses.stragglers.names import called, teams, when
 from tracelens_graph.analyses.stragglers.reasons import (
     EARLIER,
@@ -28,47 +28,12 @@ from tracelens_graph.analyses.stragglers.reasons import (
     REASONS,
     UNKNOWN,
     UNNAMED,
-    in_words,
 )
+from tracelens_graph.analyses.stragglers.slowdown import Slowdown
 from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.graph.trace_set import rank_number, rank_titles
-from tracelens_graph.tables.column import Column, Role
-from tracelens_graph.tables.schema import TableSchema
-from tracelens_graph.tables.table import Table
+from tracelens_graph.graph.trace_set import rank_titles
 from tracelens_graph.utils.arrays import Ns
 from tracelens_graph.utils.texts import ranges
-
-CULPRITS = TableSchema(
-    "culprits",
-    "Who makes the ranks of a job wait, and why: late ranks together, by what they share.",
-    {
-        "who": Column.key(
-            "the late ranks: a host, stage or group, if all of it is late, and their numbers",
-            "who",
-            drop_priority=-1,
-            wraps=True,
-        ),
-        "ranks": Column.text("their numbers, JSON; of ranks without numbers their places", drop_priority=3),
-        "in_turn": Column("whether they are late in turn, not together", drop_priority=3),
-        "steps": Column.text("numbers of the steps in which they are late, JSON", drop_priority=3),
-        "reason": Column.text("one word for the reason: see the docs", heading="reason", drop_priority=0),
-        "late_ms": Column.total(
-            "new lateness of the latest of them in each step, over the recording", "ms", heading="late ms"
-        ),
-        "step_ms": Column("the same per step in which they are late", "ms", Role.mean, heading="a step ms"),
-        "percent": Column("share of the mean time that the ranks were recorded", "%", Role.share, heading="%"),
-        "what": Column.text("what the worst of them did longer", heading="what", drop_priority=-1, wraps=True),
-    },
-)
-
-ADDED_UP = "one delay counts again in every collective that it delays, so a repair saves less"
-"""What holds of a sum of delays. `what_if(..., repair=...)` shows what an end of them would gain."""
-
-DELAYS_ADD_UP = f"{ADDED_UP}: `ranks --what-if repair=RANK` shows how much"
-"""The same in the definition of a column."""
-
-HELD_UP = f"held up ms: {ADDED_UP}"
-"""The same below a table."""
 
 LEAST_PERCENT = 2.0
 """Of the mean span of the ranks: what delays below it cost is not worth a repair."""
@@ -76,49 +41,14 @@ LEAST_OF_A_STEP_PERCENT = 20.0
 """Or of a step, where delays are of few steps."""
 SMALL_PERCENT = 10.0
 """A rank, or a reason, with less than this share of the lateness of the largest beside it is none of its own."""
+UNPROVEN = 2
+"""Where no replay shows what lateness costs, it counts from so many times as much as by chance."""
 NEARLY_ALWAYS_PERCENT = 80.0
 LEAST_COLLECTIVES = 5
 
 _NO_FAULT = (*(word for word in UNNAMED if word != UNKNOWN), OTHERS, LINK)
 _OF_ITSELF = tuple(word for word in REASONS if word not in (*UNNAMED, OTHERS, LINK))
 _KNOWN = tuple(word for word in REASONS if word not in (*UNNAMED, OTHERS))
-
-
-@dataclass(frozen=True)
-class Culprit:
-    """What makes the ranks of a job wait.
-
-    Attributes:
-        places: places of the late ranks in the job.
-        who: what they are called together.
-        steps: numbers of the steps in which they are late, ascending; empty where steps are not known.
-        when: the same in words; empty for all steps.
-        moves: whether they are late in turn, not together.
-        reason: a word of `REASONS`.
-        what: the call or the work of the worst case; where no reasons were looked for, how often it came last.
-        late_ns: new lateness over the recording, of the latest of them in each step.
-        percent: its share of the mean span of the ranks.
-        step_ns: the same per step in which they are late.
-    """
-
-    places: tuple[int, ...]
-    who: str
-    steps: tuple[int, ...]
-    when: str
-    moves: bool
-    reason: str
-    what: str
-    late_ns: int
-    percent: float
-    step_ns: int
-
-    @property
-    def text(self) -> str:
-        """Who, when, by how much and why, for people."""
-        in_all = f"{shown_ms(self.late_ns)} ({self.percent:.1f} % of the recording)"
-        is_once = not self.steps or self.step_ns == self.late_ns
-        by = in_all if is_once else f"{shown_ms(self.step_ns)} a step, {in_all} in all"
-        return f"{self.who}{self.when}, by {by}: {in_words(self.reason, self.what)}"
 
 
 @dataclass(frozen=True)
@@ -153,7 +83,10 @@ class _Late:
 
 
 def lateness(
-    figures: Figures, arrivals: Sequence[Mapping[str, Any]] | None = None, by_links_ns: Ns | None = None
+    figures: Figures,
+    arrivals: Sequence[Mapping[str, Any]] | None = None,
+    by_links_ns: Ns | None = None,
+    even: Slowdown | None = None,
 ) -> Lateness | None:
     """Who makes the others wait.
 
@@ -164,6 +97,7 @@ def lateness(
         arrivals: rows of `late_arrivals` of these collectives, as far as clocks can be compared; None where no reasons
             are known. Then the ranks that came last with most delay are late, unless most ranks do.
         by_links_ns: how much later each part of a collective began for slow links, which is no fault of its rank.
+        even: the job against its ideal, where a replay is to show what each culprit costs.
 
     Returns:
         None for a single trace, or where the traces have no collectives in common.
@@ -189,8 +123,12 @@ def lateness(
             return Lateness((), None, (f"no rank is proven late: {apart}", *files))
     delay_ns = np.zeros(len(m.parts), np.int64) if by_links_ns is None else by_links_ns
     held_up = held_up_by(m, later_by(m, m.start_ns - delay_ns))
-    found = _without_reasons(figures, held_up) if arrivals is None else _with_reasons(figures, arrivals, delay_ns)
-    culprits = tuple(sorted(_grouped(figures, found), key=lambda one: -one.late_ns))
+    least = figures.chance_ns * (UNPROVEN if even is None else 1)
+    found = _without_reasons(figures, held_up) if arrivals is None else _with_reasons(m, arrivals, delay_ns, least)
+    grouped = list(_grouped(figures, found))
+    if even is not None and even.work.is_covered:
+        grouped = proven(grouped, even, figures)
+    culprits = tuple(sorted(grouped, key=lambda one: -one.late_ns))
     notes = [*missing, *files, *_before(figures, arrivals or ())]
     if not culprits:
         return Lateness((), None, (_nobody(figures, held_up), *notes))
@@ -198,28 +136,14 @@ def lateness(
     return Lateness(culprits, m.ranks[worst].name, (*(f"late: {one.text}" for one in culprits), *notes))
 
 
-def culprits_table(found: Lateness | None, m: MatchedCollectives) -> Table:
-    """One row per culprit, the most expensive first; see `CULPRITS`."""
-    records = [
-        {"who": one.who, "ranks": json.dumps([rank_number(m.ranks, place) for place in one.places]),
-         "in_turn": one.moves, "steps": json.dumps(list(one.steps)), "reason": one.reason, "late_ms": one.late_ns / 1e6,
-         "step_ms": one.step_ns / 1e6, "percent": one.percent, "what": one.what}
-        for one in (found.culprits if found else ())
-    ]  # fmt: skip
-    lines = () if found is None else found.lines
-    return CULPRITS.of_records(records, "Culprits", [line for line in lines if not line.startswith("late: ")])
-
-
 # --- what counts -----------------------------------------------------------------------------------------------------
 
 
-def _with_reasons(figures: Figures, arrivals: Iterable[Mapping[str, Any]], delay_ns: Ns) -> list[_Late]:
+def _with_reasons(m: MatchedCollectives, arrivals: Iterable[Mapping[str, Any]], delay_ns: Ns, least: Ns) -> list[_Late]:
     """New lateness by rank, step and reason: more than chance, each delay once, of a rank's main reasons."""
-    m = figures.matched
     place = {one.name: at for at, one in enumerate(m.ranks)}
     of_part = zip(m.number.tolist(), m.trace.tolist(), delay_ns.tolist(), strict=True)
     by_link = {(number, trace): ns for number, trace, ns in of_part if ns}
-    least = figures.chance_ns
     of_step: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
     for row in sorted(arrivals, key=lambda one: one["collective"]):
         rank = place[row["trace"]]

@@ -13,7 +13,7 @@ from tracelens_graph.analyses.critical_path.causes import causes as causes_of_ra
 from tracelens_graph.analyses.critical_path.rerun import lanes
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.stragglers.job_work import HOST, explained, work_of_job
-from tracelens_graph.analyses.stragglers.reasons import EXPLAINED_PERCENT, SLOWER, most_by_chance
+from tracelens_graph.analyses.stragglers.reasons import EXPLAINED_PERCENT
 from tracelens_graph.analyses.stragglers.work import Work
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.graph.window import step_number
@@ -108,11 +108,6 @@ class Origins:
         key = max(sums, key=lambda one: sums[one])
         if sums[key] < EXPLAINED_PERCENT / 100 * late_ns:
             return None
-        on_way = np.array(passed[key])
-        word, what = explained(causes, self._excess, on_way, key[0], work.kinds[key[1]])
-        if word == SLOWER:
-            ends = causes.after[on_way]
-            code = causes.core(key[0]).columns.name[causes.row[ends]]
-            if sums[key] < most_by_chance(work.recorded[on_way], work.ideal[on_way], code):
-                return None
+        ns = work.recorded, work.ideal
+        word, what = explained(causes, ns, np.array(passed[key]), key[0], work.kinds[key[1]])
         return Origin(key[0], word, what) if word else None

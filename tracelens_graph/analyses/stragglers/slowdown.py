@@ -36,6 +36,12 @@ SLOWEST_SHARE = 0.03
 WORTH_A_REASON = 0.01
 """Excess from which a slowdown is explained."""
 
+SPREADS, USUAL_SHARE = 4.0, 0.75
+"""A worker stands out by so many standard deviations of the others, and by this share of their excess."""
+
+LEAST_SHARE = 1 / 3
+"""Workers with less than this share of the excess of the slowest do not account for it."""
+
 SLOWDOWN = TableSchema(
     "slowdown",
     "How much slower a job is than with even work, and which types of operations, stages and workers account for it.",
@@ -132,7 +138,7 @@ class Slowdown:
         return self._share_without(self.work.stage[self.work.worker] == max(self.stages))
 
     def why(self, worker: int) -> tuple[str, str]:
-        """The reason of a worker's slowdown, and the work with most of it; empty where it is below 1 %."""
+        """The reason of a worker's slowdown, and the work with most of it; empty below 1 %, and of chance."""
         if self.workers[worker] < 1 + WORTH_A_REASON:
             return "", ""
         work = self.work
@@ -141,14 +147,46 @@ class Slowdown:
         kind = max(alone, key=lambda one: alone[one])
         return work.explain(worker, kind) if work.explain is not None else (work.kinds[kind], "")
 
+    def alone(self, workers: Sequence[int], kind: str | None = None) -> float:
+        """The excess of the ideal job in which only operations of some workers keep their times, over 1.
+
+        Args:
+            workers: their places.
+            kind: only operations of this type.
+        """
+        kept = np.isin(self.work.worker, workers)
+        if kind is not None:
+            kept &= self.work.kind == self.work.kinds.index(kind)
+        return self._with_only(kept) - 1
+
+    def cost_ns(self, workers: Sequence[int]) -> int:
+        """What the steps take longer for some workers alone, together."""
+        return round(self.alone(workers) * self.ideal_ns * self.work.steps)
+
+    @cached_property
+    def by_chance(self) -> float:
+        """The excess of workers below which none stands out from the others.
+
+        That is what the lower half has at most, and by how much more than these differ a worker must have.
+        """
+        low = np.sort(self.workers - 1)[: (len(self.workers) + 1) // 2]
+        usual = float(low[-1])
+        spread = 1.48 * float(np.median(usual - low))
+        return usual + max(WORTH_A_REASON, SPREADS * spread, USUAL_SHARE * usual)
+
+    @cached_property
     def culprits(self) -> list[int]:
         """Places of the workers that account for most of the excess, the slowest first.
 
-        These are the ones with at least half the excess of the slowest, from 1 % of the ideal job on.
+        These stand out from the others, for a reason, and have at least a third of the excess of the slowest.
         """
         order = np.argsort(-self.workers, kind="stable")
-        least = max(WORTH_A_REASON, 0.5 * float(self.workers.max() - 1))
-        return [at for at in order.tolist() if self.workers[at] - 1 >= least]
+        least = max(self.by_chance, LEAST_SHARE * float(self.workers.max() - 1))
+        found = [at for at in order.tolist() if self.workers[at] - 1 >= least]
+        # A worker of a pipeline may have that of others of its stage, and of its data-parallel rank.
+        if len(self.stages) > 1:
+            found = [at for at in found if self.alone([at]) >= least]
+        return [at for at in found if self.why(at)[0]]
 
     def line(self, lacking: bool = False) -> str:
         """S, and which workers account for it, in a sentence; with a caveat where ranks are missing.
@@ -163,7 +201,7 @@ class Slowdown:
 
     def _line(self) -> str:
         text = f"slowdown: {self.job:.2f} times the ideal job, in which ranks have even work"
-        found = self.culprits()
+        found = self.culprits
         if self.job < 1 + WORTH_A_REASON or not found:
             return text
         stage = self._stage_of(found)

@@ -117,7 +117,7 @@ def slowdown_map(found: Slowdown, table: Table, labels: Mapping[str, str] = Mapp
         labels: what people call workers, where that is another name.
     """
     work, by_link = found.work, {row["name"] for row in table.records() if row["reason"] == LINK}
-    culprits = {at for at in found.culprits() if work.workers[at] not in by_link}
+    culprits = {at for at in found.culprits if work.workers[at] not in by_link}
     shown = chosen(found.workers - 1, MOST_WORKERS).tolist()
     names = [clean(labels.get(name, name), _LONGEST_LABEL) for name in work.workers]
     cells: dict[int, list[Any]] = {at: [names[at], float(found.workers[at]), at in culprits] for at in shown}
