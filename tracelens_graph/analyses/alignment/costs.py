@@ -11,7 +11,7 @@ from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.alignment.sequence import NEVER, Pairs, aligned
 from tracelens_graph.graph.arrays import distinct, expanded
 from tracelens_graph.graph.classes import mixed
-from tracelens_graph.utils.arrays import Rows
+from tracelens_graph.utils.arrays import Mask, Rows
 
 _OTHER_ARGUMENTS, _OTHER_DIMS, _OTHER_KERNEL, _SAME_CATEGORY, _WITHOUT_OP, _OTHER_CALLERS = 30, 200, 50, 500, 300, 300
 """What two leaves cost beside each other, in thousandths of leaving both alone: the same op with other arguments of the
@@ -85,7 +85,7 @@ class UnitCosts:
 
     def __init__(self, x: Units, y: Units) -> None:
         self.x, self.y = x, y
-        self._equal_only = np.zeros(0, np.uint64)
+        self._equal_only: list[Mask] | None = None
         called = [set().union(*one.names) for one in (x, y)]
         common = called[0] & called[1]
         # A unit that nothing on the other side may be called like stays alone: it need not be looked at.
@@ -132,14 +132,18 @@ class UnitCosts:
     def with_equal_only(self, identities: np.ndarray) -> UnitCosts:
         """The same, but units of some identities are paired with equal ones alone."""
         found = copy(self)
-        found._equal_only = identities
+        found._equal_only = [
+            np.isin(one.identity[rows], identities) for one, rows in zip((self.x, self.y), self._rows, strict=True)
+        ]
         return found
 
     def may_be_pair(self, i: int, j: int) -> bool:
         """Whether two units may be paired."""
-        places = (np.flatnonzero(of == unit) for of, unit in zip(self._rows, (i, j), strict=True))
-        row, column = (int(found[0]) if len(found) else -1 for found in places)
-        return min(row, column) >= 0 and bool(self._row(row, column, column + 1)[0] < NEVER)
+        row, column = (int(np.searchsorted(of, unit)) for of, unit in zip(self._rows, (i, j), strict=True))
+        is_known = all(
+            at < len(of) and of[at] == unit for at, of, unit in zip((row, column), self._rows, (i, j), strict=True)
+        )
+        return is_known and bool(self._row(row, column, column + 1)[0] < NEVER)
 
     def is_of_other_sizes(self, i: int, j: int) -> bool:
         """Whether most of what two units do is of other sizes, or is other work."""
@@ -165,10 +169,10 @@ class UnitCosts:
         differ = np.abs(self._bags[1][may] - self._bags[0][i]).sum(axis=1)
         alike = _UNLIKE * differ <= self.x.size[rows[i]] + self.y.size[columns[may]]
         may, differ = may[alike], differ[alike].astype(np.int64)
-        if len(self._equal_only):
-            own, others = self.x.identity[rows[i]], self.y.identity[columns[may]]
-            bound = np.isin(own, self._equal_only) | np.isin(others, self._equal_only)
-            may, differ = may[~bound | (others == own)], differ[~bound | (others == own)]
+        if self._equal_only is not None:
+            is_bound = self._equal_only[1][may] | self._equal_only[0][i]
+            keep = ~is_bound | (self.y.identity[columns[may]] == self.x.identity[rows[i]])
+            may, differ = may[keep], differ[keep]
         thousandths = 1000 * differ
         for each, bags in ((_OTHER_DIMS, self._sized_bags), (_OTHER_KERNEL, self._kernel_bags)):
             # What differs by op differs by dims and kernel as well, and is charged already.

@@ -142,12 +142,13 @@ class Matching:
         if (max(below_u) < 0 and max(below_v) < 0) or self._leaves_left < 0:
             return self._take(self._leaf_by_leaf(x, y, rows, columns))
         costs = UnitCosts(x, y)
-        if not is_in_order and (moved := moved_units(costs)):
+        pairs = costs.aligned()
+        if not is_in_order and (moved := moved_units(costs, pairs)):
             return self._by_moved_units(x, y, moved)
         whole = Found()
         between: Pairs = []
         from_a = from_b = 0
-        for i, j in [*costs.aligned(), (len(rows), len(columns))]:
+        for i, j in [*pairs, (len(rows), len(columns))]:
             is_end = i == len(rows)
             if is_end or x.identity[i] == y.identity[j]:
                 whole += self._stretch(x, y, range(from_a, i), range(from_b, j), between, costs)

@@ -13,14 +13,17 @@ from tracelens_graph.schema import Kind
 from tracelens_graph.utils.arrays import Mask, Rows
 
 
-def moved_units(costs: UnitCosts) -> Pairs:
+def moved_units(costs: UnitCosts, pairs: Pairs) -> Pairs:
     """Units that belong together though others that do, too, stand before one and behind the other.
 
     Units that are equal in all stand above the order: one is never paired with another of other sizes while an equal
     one is left elsewhere. Then come modules, and backward ops of forward ops that are matched, by their names.
+
+    Args:
+        costs: of pairing the units below two nodes.
+        pairs: those of least cost in order.
     """
     x, y = costs.x, costs.y
-    pairs = costs.aligned()
     free = _without_equal(costs, pairs)
     equal = np.intersect1d(x.identity[free[0]], y.identity[free[1]])
     if len(equal):
