@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from tracelens_graph.analyses.alignment.difference import check_comparable, median_steps
+from tracelens_graph.analyses.alignment.difference import median_steps
+from tracelens_graph.analyses.alignment.host_work import comparable
 from tracelens_graph.errors import (
     AnalysisError,
     DamagedTraceWarning,
@@ -95,12 +96,14 @@ def diff(
     Of graphs in which steps are marked, a step of median GPU time of each is compared; `g.window()` takes the whole
     trace, `g.window(step=7)` another step.
 
+    Where one of them holds no GPU work, the host time of ops is compared in its place, each op's own time.
+
     Args:
         a, b: graphs, windows of them, or paths of traces.
         names: what to call them; by default the names of their files.
 
     Raises:
-        AnalysisError: one of them holds no GPU work, or the names are not two different texts.
+        AnalysisError: one of them holds neither GPU work nor ops, or the names are not two different texts.
         NotATraceError, TraceError: as `load`.
         TypeError: one of them is something else.
     """
@@ -110,10 +113,8 @@ def diff(
             raise TypeError(f"a graph, a window or a path is needed, not {type(one).__name__}")
     if names is not None and (isinstance(names, str) or len({*names}) != 2 or len(names) != 2):
         raise AnalysisError(f"names={names!r}: two different names are needed")
-    windows = window_of(graphs[0]), window_of(graphs[1])
-    if not any(isinstance(one, Window) for one in graphs):
-        windows = median_steps(*windows)
-    check_comparable(*windows)
+    one, other = comparable(window_of(graphs[0]), window_of(graphs[1]))
+    windows = (one, other) if any(isinstance(graph, Window) for graph in graphs) else median_steps(one, other)
     first, second = distinct_names([window.core.info.source for window in windows])
     found: TraceDiff = TraceDiff(*windows, names or (("A", "B") if first == second else (first, second)))
     return found

@@ -285,12 +285,34 @@ def test_traces_of_which_hardly_any_gpu_work_is_in_the_steps_are_compared_whole(
     assert "step" not in out.splitlines()[0]
 
 
-def test_parts_of_a_trace_without_gpu_work_are_refused(run: Run, tmp_path: Path) -> None:
+def test_parts_of_a_trace_without_gpu_work_and_ops_are_refused(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "cpu.json"
-    path.write_text(json.dumps({"traceEvents": [span("cpu_op", "aten::mm", 0.0, 5.0)]}))
+    path.write_text(json.dumps({"traceEvents": [span("user_annotation", "step", 0.0, 5.0)]}))
     code, out, err = run("diff", "--within", path)
     assert (code, out) == (1, "")
     assert "holds no GPU events to compare" in err
+
+
+def test_traces_without_gpu_work_are_compared_by_host_time(run: Run, tmp_path: Path) -> None:
+    def traces(scale: int) -> Path:
+        made = [span("cpu_op", "aten::linear", 40.0 * n, 4 + 6 * scale) for n in range(4)]
+        made += [span("cpu_op", "aten::addmm", 40.0 * n + 2, 6 * scale) for n in range(4)]
+        path = tmp_path / f"{scale}.json"
+        path.write_text(json.dumps({"traceEvents": made}))
+        return path
+
+    paths = [traces(1), traces(2)]
+    for words in ([], ["--points"], ["--point", "1"], ["--tree"], [paths[0]]):
+        code, out, err = run("diff", *paths, *words)
+        assert (code, err) == (0, "")
+        assert "kernel" not in out
+        assert "GPU" not in out
+    code, out, err = run("diff", *paths)
+    assert "These are host times" in out
+    assert "Host time 0.040 -> 0.064 ms: 0.024 ms more (+60.0 %)" in out
+    assert " 1    +0.024 ms  aten::addmm x 4: 0.024 -> 0.048 ms" in out
+    assert run("diff", *paths, "--fail-if", "gpu_time_percent > 5")[0] == 3
+    assert "holds no GPU events" in run("diff", *paths, "--layout", "tracelens", "--csv", tmp_path / "t")[2]
 
 
 def test_a_folder_stands_for_its_traces(run: Run, job: list[Path]) -> None:

@@ -84,3 +84,15 @@ def test_a_report_compares(traces: tuple[Core, Core], tmp_path: Path) -> None:
 def test_what_has_no_gpu_work_is_refused(traces: tuple[Core, Core]) -> None:
     with pytest.raises(AnalysisError, match="holds no GPU events"):
         TraceDiff(traces[0], graph([op("aten::mm")]))
+
+
+def test_convolutions_of_two_vendors_have_a_common_ancestor() -> None:
+    """One library adds the bias inside its op, the other behind it."""
+    bias = op("aten::add_", launch("add", 1))
+    first = graph([op("aten::cudnn_convolution", launch("fprop", 9)), bias, op("aten::relu", launch("relu", 1))])
+    add = op("aten::add_", hip("add", 1))
+    second = graph([op("aten::miopen_convolution", hip("igemm", 7), add), op("aten::relu", hip("relu", 1))])
+    stats = TraceDiff(first, second).generate_diff_stats()
+    convolutions = stats[stats["cpu_op_name"].str.contains("convolution")]
+    name = "aten::cudnn_convolution | aten::miopen_convolution"
+    assert convolutions["lowest_common_ancestor_name"].tolist() == [name, name]

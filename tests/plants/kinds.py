@@ -120,7 +120,9 @@ def slow(kernels: str, factor: float) -> Edit:
     return edit
 
 
-def arguments(ops: str, key: str, pattern: str, by: str, factor: float, around: str | None = None) -> Edit:
+def arguments(
+    ops: str, key: str, pattern: str, by: str | Callable[[re.Match[str]], str], factor: float, around: str | None = None
+) -> Edit:
     """Recorded sizes (`Input Dims`) or types (`Input type`) of ops, as JSON text, and the time of their kernels."""
 
     def edit(t: Recording) -> float:
@@ -133,7 +135,7 @@ def arguments(ops: str, key: str, pattern: str, by: str, factor: float, around: 
     return edit
 
 
-def _replaced(value: object, pattern: str, by: str) -> object:
+def _replaced(value: object, pattern: str, by: str | Callable[[re.Match[str]], str]) -> object:
     return json.loads(re.sub(pattern, by, json.dumps(value)))
 
 
@@ -188,11 +190,11 @@ def loader(ms: float) -> Edit:
 
 
 def clock(factor: float, but: str | None = None, but_factor: float = 1.0) -> Edit:
-    """All GPU work by one factor; the kernels of a name by another."""
+    """All kernels but collectives by one factor; those of a name by another."""
 
     def edit(t: Recording) -> float:
-        changed = t.scale(t.kernels("but" if but is None else but), but_factor / factor) if but else 0.0
-        return changed + t.scale(t.gpu, factor)
+        changed = t.scale(t.kernels(but), but_factor / factor) if but else 0.0
+        return changed + t.scale(t.kernels("^(?!nccl|Memcpy)"), factor)
 
     return edit
 
@@ -269,11 +271,12 @@ def graph(around: str) -> Edit:
             work = t.work(module)
             gone = {id(event) for event in t.inside(module) if event is not module}
             t.host = [event for event in t.host if id(event) not in gone]
+            first = work[0]["ts"]
             call = t.insert_call(module["ts"] + 5, "cudaGraphLaunch", 30.0, "cuda_runtime", module)
             number = t.new_correlation(call)
             for place, event in enumerate(work):
                 event["args"] = {**event["args"], "correlation": number, "graph id": 1, "graph node id": place + 1}
-                event["ts"] = call["ts"] + 10 + place * 0.001
+                event["ts"] = max(call["ts"] + 10, first) + place * 0.001
                 # The graph runs without gaps.
                 t._before[id(event)] = (event["ts"], event["ts"] + 1e-6, None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -65,6 +66,10 @@ def _new(op: str, new: str) -> Callable[[str], str]:
     return renamed(rf"^{op}$|^(?!aten)(?!nn)(?!cuda)(?!hip).*$", new)
 
 
+def _doubled(found: re.Match[str]) -> str:
+    return str(2 * int(found[0]))
+
+
 PLANTS = (
     Plant("insert", "vit", insert("aten::gelu", "GELUActivation_.*", _new("aten::gelu", "mine::scale")),
           (("mine::scale", ONLY, "x 12"),), (*NO_CAUSE, "only in A")),
@@ -108,18 +113,18 @@ PLANTS = (
           (("other types", "BFloat16", "Float"),), (CLOCK, ONLY)),
     Plant("dtype", "resnet", arguments("aten::(native_)?batch_norm", "Input type", "BFloat16", "Float", 1.8),
           (("other types", "BFloat16", "Float"),), (CLOCK, ONLY)),
-    Plant("batch", "vit", arguments("aten::.*", "Input Dims", r"\[4, ", "[8, ", 1.9), (("other sizes", "4x", "8x"),),
-          (CLOCK, ONLY)),
-    Plant("batch", "resnet", arguments("aten::.*", "Input Dims", r"\[64, ", "[128, ", 1.9),
-          (("other sizes", "64x", "128x"),), (CLOCK, ONLY)),
+    Plant("batch", "vit", arguments("aten::.*", "Input Dims", r"(?<=\[)(4|788)(?=,)", _doubled, 1.9),
+          (("other sizes", "4x", "8x"),), (CLOCK, ONLY)),
+    Plant("batch", "resnet", arguments("aten::.*", "Input Dims", r"(?<=\[)10(?=,)", _doubled, 1.9),
+          (("other sizes", "10x", "20x"),), (CLOCK, ONLY)),
     Plant("clock", "vit", clock(1.1), (("all kernels", "1[.]10x"),), (ONLY, "do not show why")),
     Plant("clock", "resnet", clock(1.25), (("all kernels", "1[.]25x"),), (ONLY, "do not show why")),
     Plant("clock and one", "vit", clock(1.1, "GeluCUDA", 2.0), (("all kernels", "1[.]10x"), ("aten::gelu", "2[.]0")),
           (ONLY,)),
     Plant("clock and one", "resnet", clock(0.8, "batch_norm_backward", 2.0),
           (("all kernels", "0[.]80x"), ("native_batch_norm_backward",)), (ONLY,)),
-    Plant("cast", "vit", cast("aten::linear", "ViTIntermediate_.*"), (("cast|cop", "to_copy|copy_", ONLY),), NO_CAUSE),
-    Plant("cast", "resnet", cast("aten::conv2d", "Conv2d_.*"), (("cast|cop", "to_copy|copy_", ONLY),), NO_CAUSE),
+    Plant("cast", "vit", cast("aten::linear", "ViTIntermediate_.*"), (("casts", "aten::to|copy_", ONLY),), NO_CAUSE),
+    Plant("cast", "resnet", cast("aten::conv2d", "Conv2d_.*"), (("casts", "aten::to|copy_", ONLY),), NO_CAUSE),
     Plant("synchronize", "vit", synchronize("ViTLayer_.*"), (("synchroni[sz]",),), (*NO_CAUSE, ONLY)),
     Plant("synchronize", "resnet", synchronize("BasicBlock_.*", 3000.0), (("synchroni[sz]",),), (*NO_CAUSE, ONLY)),
     Plant("loader", "vit", loader(4.0), (("data loader", "4[.]0|3[.]9"),), (*NO_CAUSE, ONLY)),

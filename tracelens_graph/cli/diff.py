@@ -25,7 +25,7 @@ from tracelens_graph.cli.options import (
 )
 from tracelens_graph.cli.outputs import Outputs, Writes
 from tracelens_graph.cli.shown import TABLE, print_lines, print_table
-from tracelens_graph.cli.traces import check_pipes, extension_of, files_named, load, names_of
+from tracelens_graph.cli.traces import call_devices, check_pipes, extension_of, files_named, load, names_of
 from tracelens_graph.cli.windows import Window, WindowChoice
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.output.files import is_stdout
@@ -174,9 +174,12 @@ def diff(
             print_lines(of_all.screen())
         outputs.write(of_all.shown(), TABLE, lambda: {of_all.table.name: of_all.table})
         return
-    parts = (opened(paths[0]), opened(paths[1]))
+    from tracelens_graph.analyses.alignment.host_work import comparable
+
+    first, second = parts = comparable(opened(paths[0]), opened(paths[1]))
+    call_devices(part.core.info.accelerator for part in parts)
     is_whole = window != WindowChoice() or is_theirs
-    answer = Two(parts, (tags[0], tags[1]), Pair((calls[0], calls[1]), names), top, is_whole)
+    answer = Two((first, second), (tags[0], tags[1]), Pair((calls[0], calls[1]), names), top, is_whole)
     if is_theirs and outputs.folder:
         outputs.say(answer.write_as_tracelens(outputs.folder))
     elif points:

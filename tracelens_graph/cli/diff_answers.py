@@ -14,7 +14,7 @@ import typer
 from tracelens_graph.cli.hints import Call, without_folders
 from tracelens_graph.cli.outputs import Forms
 from tracelens_graph.cli.shown import Shown, of_table, screen
-from tracelens_graph.cli.traces import say
+from tracelens_graph.cli.traces import call_devices, say
 from tracelens_graph.cli.windows import WindowChoice
 
 if TYPE_CHECKING:
@@ -294,11 +294,19 @@ class Several:
     @cached_property
     def table(self) -> Table:
         """The answer."""
+        from tracelens_graph.analyses.alignment.host_work import HOST_TIMES
         from tracelens_graph.analyses.alignment.several import odd_parts, odd_ranks, runs_table
+        from tracelens_graph.utils.texts import HOST
 
         if not self.within:
-            return runs_table(self._readable(), self.calls[0].window != WindowChoice())
-        return odd_parts(self.opened(self.paths[0])) if len(self.paths) == 1 else odd_ranks(dict(self._readable()))
+            table = runs_table(self._readable(), self.calls[0].window != WindowChoice())
+        elif len(self.paths) == 1:
+            table = odd_parts(self.opened(self.paths[0]))
+        else:
+            table = odd_ranks(dict(self._readable()))
+        if HOST_TIMES in table.notes:
+            call_devices([HOST])
+        return table
 
     def _readable(self) -> Iterator[tuple[str, Part]]:
         """Those files that are traces: whatever else lies in a folder of traces is passed over."""

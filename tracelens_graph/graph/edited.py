@@ -19,7 +19,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.graph import Graph, changed
 from tracelens_graph.graph.traversals import outermost_above
 from tracelens_graph.schema import FIRST_MADE_UID, GPU_KINDS, HOST_KINDS, STORED, Flag, Kind, OwnerRule
-from tracelens_graph.utils.arrays import Codes, Rows
+from tracelens_graph.utils.arrays import Codes, Ns, Rows
 from tracelens_graph.utils.suggest import hint
 
 
@@ -130,3 +130,41 @@ def wrapped(core: Core, tops: Rows, names: Sequence[str], argsets: Codes) -> Gra
     arrays |= {"parent": parent, "last": last, "owner": owner}
     narrowed = {name: array.astype(getattr(c, name).dtype, copy=False) for name, array in arrays.items()}
     return changed(core, columns=Columns(narrowed), names=every, depends_on=place[core.depends_on])
+
+
+def with_events(core: Core, ops: Rows, start: Ns, dur: Ns) -> tuple[Graph, Rows]:
+    """The graph with one kernel below each of some ops in place of all its GPU events, a stream for each thread.
+
+    Args:
+        core: the graph.
+        ops: rows, ascending.
+        start, dur: times of the kernel of each, ns; its name is that of the op.
+
+    Returns:
+        The graph, and for each of its rows the row that it was, or that of its op.
+    """
+    c, n = core.columns, len(ops)
+    kept = ~is_kind(c.kind, GPU_KINDS)
+    rows = np.flatnonzero(kept)
+    # Right behind its op stands the event; row -1 stands for none, and stays so.
+    place = np.append(np.cumsum(kept) - 1 + np.searchsorted(ops, np.arange(len(c))), -1)
+    has_event = np.isin(rows, ops)
+    end_of = place[rows] + has_event
+    source = np.empty(len(rows) + n, np.int64)
+    event = place[ops] + 1
+    source[place[rows]], source[event] = rows, ops
+    values: dict[str, Any] = {
+        "uid": max(FIRST_MADE_UID, int(c.uid.max()) + 1) + np.arange(n), "kind": Kind.Kernel, "name": c.name[ops],
+        "thread": c.thread[ops], "start_ns": start, "dur_ns": dur, "device": 0, "stream": c.thread[ops],
+        "parent": place[ops], "last": event, "depth": c.depth[ops] + 1, "owner": place[ops],
+        "owner_rule": OwnerRule.nearest_op,
+    }  # fmt: skip
+    absent = {prop.name: prop.absent for prop in STORED}
+    arrays = {name: column[source] for name, column in c}
+    arrays["parent"] = place[arrays["parent"]]
+    arrays["last"] = end_of[np.searchsorted(rows, arrays["last"], "right") - 1]
+    for name, array in arrays.items():
+        array[event] = values.get(name, absent[name] or 0)
+    narrowed = {name: array.astype(getattr(c, name).dtype, copy=False) for name, array in arrays.items()}
+    none = np.empty((0, 2), core.depends_on.dtype)
+    return changed(core, columns=Columns(narrowed), depends_on=none), source

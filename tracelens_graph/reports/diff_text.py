@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.across.outer_join import NOTE, are_compiled_apart
-from tracelens_graph.analyses.alignment.causes import Reason
+from tracelens_graph.analyses.alignment.causes import CLOCK, Reason
 from tracelens_graph.analyses.alignment.difference import Diff
+from tracelens_graph.analyses.alignment.host_work import HOST_TIMES, is_of_host
 from tracelens_graph.analyses.alignment.several import SPREAD
 from tracelens_graph.analyses.diagnosis.headline import is_thinned
 from tracelens_graph.analyses.ops.programs import recorded_executions
@@ -45,6 +46,12 @@ STEP_PARTS = {"gpu_ms": "GPU work", "idle_ms": "idle in the step", "gap_ms": "ga
 _CAUSES = 3
 _LEAST_OF_IDLE = 0.05
 """Causes of idle time on the screen, and what share of all changes of times each has at least."""
+_HARDLY = 0.005
+"""Share of a place's time below which a change of it fills no place of the list."""
+_NEARLY_NOTHING = 0.0005
+"""Time in ms that shows as nothing: no change is a share of it, ..."""
+_MOST_PERCENT = 1000
+"""... and none beyond this says more than the two times."""
 _LEAST_UNLINKED = 1
 """Percent of GPU time without a launch from which on a note has it."""
 
@@ -81,8 +88,9 @@ def side_lines(difference: Diff) -> list[str]:
 
 
 def warnings_on(difference: Diff) -> list[str]:
-    """What to know before any time is read: that launches of a side were recorded into a graph, and did not run."""
-    return [
+    """What to know before any time is read: that it is host time, or that launches of a side did not run."""
+    of_host = [HOST_TIMES] if is_of_host(difference.a) else []
+    return of_host + [
         f"{name} records {len(side.captured):,} launches into a graph without running them: they take no GPU time "
         "there, so that times of both sides cannot be compared"
         for name, side in zip(difference.names, difference.alignment.sides, strict=True)
@@ -119,6 +127,22 @@ def notes_on(difference: Diff) -> list[str]:
 def changed_places(places: Table) -> list[dict[str, Any]]:
     """The rows of places in which time, GPU work or its arguments differ."""
     return [row for row in places.records() if row["reason"] != Reason.same]
+
+
+def listed_places(changed: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Of these the rows that show something: neither what the factor of all kernels explains, nor hardly any change of
+    time of the same kernels."""
+    return [row for row in changed if row["reason"] != Reason.clock and not _is_hardly_changed(row)]
+
+
+def _is_hardly_changed(row: Mapping[str, Any]) -> bool:
+    return row["reason"] == Reason.other_time and abs(row["change_ms"]) < _HARDLY * row["a_ms"]
+
+
+def clock_texts(changed: Iterable[Mapping[str, Any]]) -> list[str]:
+    """One line on the places that the factor of all kernels explains; none where there are none."""
+    a, b = (sum(row[side] for row in changed if row["reason"] == Reason.clock) for side in ("a_ms", "b_ms"))
+    return [f"All kernels {b / a:.2f}x as long: {a:,.3f} -> {b:,.3f} ms; {CLOCK}"] if a else []
 
 
 def only_changed(places: Table) -> Table:
@@ -169,18 +193,23 @@ def _lines(
     if not changed:
         return
     yield ""
+    yield from (line for text in clock_texts(changed) for line in wrapped(text, width, _INDENT))
+    listed = listed_places(changed)
     whole = sum(abs(row["change_ms"]) for row in changed)
-    shown = _foremost(changed, places)
+    shown = _foremost(listed, places)
     part = 100 * sum(abs(row["change_ms"]) for row in shown) / whole if whole else 100
     number = "The place" if len(shown) == 1 else f"The {len(shown)} places"
-    yield from wrapped(f"{number} with most of the change ({part:.0f} % of all that became faster or slower)", width)
+    deviate = " besides" if len(listed) < len(changed) and clock_texts(changed) else ""
+    if shown:
+        text = f"{number} with most of the change{deviate} ({part:.0f} % of all that became faster or slower)"
+        yield from wrapped(text, width)
     for row in shown:
         yield from place_lines(row, width, of_place)
     if rest := len(changed) - len(shown):
         yield f"{rest:,} more: --points lists all places, --tree draws both call trees as one"
 
 
-def _foremost(changed: list[dict[str, Any]], places: int) -> list[dict[str, Any]]:
+def _foremost(changed: list[Mapping[str, Any]], places: int) -> list[Mapping[str, Any]]:
     """The places with most of the change; the last of them gives way to work that moved: times do not show it."""
     moved = [row for row in changed if row["reason"] == Reason.moved]
     most = max(moved, key=lambda row: row["a_ms"], default=None)
@@ -297,7 +326,8 @@ def _figures(label: str, row: Mapping[str, Any], width: int) -> str:
     """A line with a time on both sides, its change and, where there is room, that in percent."""
     figures = f"{row['a_ms']:>10,.3f} -> {row['b_ms']:>10,.3f} ms {row['change_ms']:>+11,.3f}"
     percent = row.get("change_percent")
-    share = f" {percent:>+8,.1f} %" if percent is not None else ""
+    is_share = percent is not None and row["a_ms"] >= _NEARLY_NOTHING and abs(percent) < _MOST_PERCENT
+    share = f" {percent:>+8,.1f} %" if is_share else ""
     room = width - len(figures) - len(share)
     if room < _LABEL:
         share, room = "", width - len(figures)

@@ -29,6 +29,10 @@ def printable(text: str) -> str:
 DEVICE_WORD = ContextVar("device_word", default="GPU")
 """What the devices of the traces at hand are called: set where a command loads them, used where it shows text."""
 
+HOST = "host"
+"""The word where host time stands in the place of GPU time: what works there are ops, not kernels."""
+
+_KERNELS = re.compile(r"\b(?:kernel|host event)(s?)\b")
 _GPU = re.compile(r"( *)(?<![\w.:/-])(?<!is no )GPU(?=s?(?![\w:]))")
 
 
@@ -40,9 +44,12 @@ def in_device_words(text: str) -> str:
 
     def named(found: re.Match[str]) -> str:
         longer, gap = len(word) - len("GPU"), found[1]
-        return (gap[longer:] if len(gap) >= longer + 2 else gap) + word
+        return (gap[longer:] if len(gap) >= longer + 2 else gap) + (
+            word if found.start() else word[:1].upper() + word[1:]
+        )
 
-    return _GPU.sub(named, text)
+    text = _GPU.sub(named, text)
+    return _KERNELS.sub(r"op\1", text) if word == HOST else text
 
 
 def microseconds(ns: int) -> bytes:

@@ -79,7 +79,14 @@ PLANTED: dict[str, tuple[dict[str, Any], Reason, str]] = {
     "the time of one kernel": (
         alike(changed("aten::gelu", slower(2))), Reason.other_time, "the same kernels, 2.00x as long; the traces do not"
     ),
-    "the clock": (alike(all_slower(1.5)), Reason.clock, "the same kernels, 1.50x as long, as most equal kernels"),
+    "the clock": (alike(all_slower(1.5)), Reason.clock, "the same kernels, 1.50x as long, as all kernels: "),
+    "one layer of many": (
+        program([LAYER, LAYER, all_slower(3.0), LAYER]), Reason.outlier,
+        "1 of 4: layer 2 (Layer_2), 3.00x as long, the others as before",
+    ),
+    "two layers of four": (
+        program([LAYER, all_slower(3.0), LAYER, all_slower(3.0)]), Reason.outlier, "2 of 4: layers 1, 3 (Layer), 3.00x"
+    ),
     "the device": (
         program([all_slower(1.5)] * 4, device="another"), Reason.other_device, "1.50x as long, on another device"
     ),

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from functools import cached_property
-from math import exp, log
-from statistics import median
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +16,7 @@ from tracelens_graph.analyses.alignment.cause_words import counted, is_move, lis
 from tracelens_graph.analyses.alignment.difference import Diff, Place
 from tracelens_graph.analyses.alignment.evidence import Evidence, times
 from tracelens_graph.analyses.alignment.forest import Forest
+from tracelens_graph.analyses.alignment.time_ratios import ModulesOfLeaves, Outliers, common_factor, outliers
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, communication_names, gpu_classes
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.intervals import length_before, merge
@@ -39,6 +38,7 @@ class Reason(StrEnum):
     other_sizes = "other_sizes"
     other_strides = "other_strides"
     contention = "contention"
+    outlier = "outlier"
     other_device = "other_device"
     clock = "clock"
     other_time = "other_time"
@@ -68,8 +68,9 @@ REASON_MEANING = {
     Reason.other_sizes: "arguments of other sizes",
     Reason.other_strides: "arguments of the same sizes in another layout",
     Reason.contention: "the same kernels; how long communication runs beside them differs",
+    Reason.outlier: "the same kernels, slower or faster in one or few of many equal layers or calls",
     Reason.other_device: "the same kernels on another device",
-    Reason.clock: "the same kernels, as much slower or faster as most others: clock, power or bandwidth",
+    Reason.clock: "the same kernels, as much slower or faster as all others: clock, power or bandwidth of the device",
     Reason.other_time: "all or most of the change is the time of the same kernels; the traces do not show why",
     Reason.other_work: "communication on one side, computation on the other, between the same neighbours",
     Reason.fused: "fewer kernels do the work of several: a compiler wrote them, or one op does what several did",
@@ -99,10 +100,7 @@ _MOVES = {
 """Ops that compute nothing, and what they do."""
 
 _CLOCK_WITHIN = 0.03
-"""How far from the ratio of all kernels one may be to be explained by it, and how little that must differ from 1 to be
-none."""
-_CLOCK_HOLDS = 0.5
-"""Share of the time of equal kernels that must lie that close for the ratio to mean anything."""
+"""How far from the factor of all kernels that of a place may be to be explained by it."""
 _CONTENDED = 0.2
 """Part of the time by which the overlap with communication must have grown."""
 _OTHER_NUMBER = {"more": Reason.more_kernels, "fewer": Reason.fewer_kernels, "counts": Reason.other_kernel}
@@ -110,14 +108,19 @@ _OTHER_NUMBER = {"more": Reason.more_kernels, "fewer": Reason.fewer_kernels, "co
 
 
 class Reasons:
-    """Reasons for the places of a comparison."""
+    """Reasons for the places of a comparison.
 
-    def __init__(self, difference: Diff) -> None:
-        self._diff = difference
+    Args:
+        difference: the comparison.
+        is_part: whether its sides are parts of one program, such as two layers: then no clock explains what differs.
+    """
+
+    def __init__(self, difference: Diff, is_part: bool = False) -> None:
+        self._diff, self._is_part = difference, is_part
         self._evidence = [Evidence(difference, place) for place in difference.places]
         self._of = dict(zip(map(id, difference.places), self._evidence, strict=True))
         devices = [_devices(side) for side in difference.alignment.sides]
-        self.is_other_device = devices[0] != devices[1]
+        self.is_other_device = all(devices) and devices[0] != devices[1]
 
     def of(self, place: Place) -> Why:
         """Why the sides differ at a place."""
@@ -125,22 +128,33 @@ class Reasons:
         return next(why for rule in RULES if (why := rule(evidence, self)) is not None)
 
     @cached_property
+    def factor(self) -> float | None:
+        """The factor by which all kernels take longer or less; None where they do not agree on one."""
+        alike = (evidence.place for evidence in self._evidence if not evidence.arguments)
+        return common_factor(self._diff.alignment, alike)
+
+    @property
     def clock(self) -> float | None:
-        """By how much most equal kernels take longer or less; None where they do not agree, or it is nothing."""
-        ratios = [
-            (evidence.ratio, sum(evidence.place.ns))
-            for evidence in self._evidence
-            if evidence.is_of_equal_kernels
-            and not evidence.is_communication
-            and all(evidence.place.ns)
-            and not evidence.arguments
-        ]
-        if not ratios:
+        """The same where the device may be why."""
+        return None if self._is_part or self.is_other_device else self.factor
+
+    @property
+    def of_all(self) -> str | None:
+        """Why all kernels take longer or less, in words; None where they do not by one factor."""
+        if self.factor is None:
             return None
-        middle = exp(median(log(ratio) for ratio, _ in ratios))
-        close = sum(ns for ratio, ns in ratios if _are_close(ratio, middle))
-        holds = close >= _CLOCK_HOLDS * sum(ns for _, ns in ratios)
-        return middle if holds and not _are_close(middle, 1) else None
+        text = f"all kernels {times(self.factor)}"
+        if self._is_part:
+            return f"{text}; the traces do not show why"
+        return f"{text}, on another device" if self.is_other_device else f"{text}: {CLOCK}"
+
+    def outliers(self, place: Place) -> Outliers | None:
+        """Which of the equal points of a place stand out, if these explain its change."""
+        return outliers(place, self._modules)
+
+    @cached_property
+    def _modules(self) -> ModulesOfLeaves:
+        return ModulesOfLeaves(self._diff.alignment.sides[0])
 
     def overlap(self, side: int, place: Place) -> float:
         """Part of the time of a place's GPU events in which communication runs beside them."""
@@ -229,7 +243,7 @@ def _is_of_one_side(evidence: Evidence, _: Reasons) -> Why | None:
     if 2 * communication_ns > evidence.place.ns[side] or evidence.is_communication:
         return Why(Reason.communication, f"{only}: {evidence.collectives(side)}, {what}")
     if ops <= _MOVES.keys() if ops else all(map(is_move, kernels)):
-        return Why(Reason.moves, f"{only}: {_moved(ops, kernels)}, {what}")
+        return Why(Reason.moves, f"{only}: {_moved(ops | {evidence.place.names[side]}, kernels)}, {what}")
     if evidence.is_graph_launch(side):
         return Why(Reason.graph_launch, f"{only}: launched as a graph, {what}")
     if evidence.place.is_module:
@@ -242,6 +256,8 @@ def _is_of_one_side(evidence: Evidence, _: Reasons) -> Why | None:
 def _moved(ops: set[str], kernels: dict[str, tuple[int, int]]) -> str:
     found = {_MOVES[op] for op in ops if op in _MOVES}
     found |= {"fills" if name.startswith("Memset") else "copies" for name in kernels if name.startswith("Mem")}
+    if "casts" in found:  # they call aten::copy_, and copy by a kernel; between devices they are copies
+        found.discard("casts" if any(name.startswith("Memcpy") for name in kernels) else "copies")
     return " and ".join(sorted(found)) or "copies, casts or fills"
 
 
@@ -280,12 +296,18 @@ def _takes_other_time(evidence: Evidence, reasons: Reasons) -> Why | None:
     if (after - before if evidence.ratio > 1 else before - after) >= _CONTENDED:
         share = f"{100 * before:.0f} -> {100 * after:.0f} % of the time communication runs beside it"
         return Why(Reason.contention, f"{evidence.took}; {share}{evidence.beside}")
+    if (odd := reasons.outliers(evidence.place)) is not None:
+        return Why(Reason.outlier, f"{evidence.same}; {odd}{evidence.beside}")
     if reasons.is_other_device:
         return Why(Reason.other_device, f"{evidence.took}, on another device{evidence.beside}")
     if reasons.clock is not None and _are_close(evidence.ratio, reasons.clock):
-        text = f"{evidence.took}, as most equal kernels: clock, power or bandwidth of the device{evidence.beside}"
-        return Why(Reason.clock, text)
-    return Why(Reason.other_time, f"{evidence.took}; the traces do not show why{evidence.beside}")
+        return Why(Reason.clock, f"{evidence.took}, as all kernels: {CLOCK}{evidence.beside}")
+    usual = f", all others {reasons.clock:.2f}x" if reasons.clock is not None else ""
+    return Why(Reason.other_time, f"{evidence.took}{usual}; the traces do not show why{evidence.beside}")
+
+
+CLOCK = "clock, power or bandwidth of the device"
+"""What may be why all kernels take longer or less."""
 
 
 def _is_other_work(evidence: Evidence, _: Reasons) -> Why | None:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.alignment.difference import Diff, diff
+from tracelens_graph.analyses.alignment.host_work import is_of_host
 from tracelens_graph.analyses.alignment.op_tree import OpTree, op_tree
 from tracelens_graph.analyses.performance.perf_tables import (
     SPEEDUP,
@@ -28,6 +29,7 @@ from tracelens_graph.analyses.performance.perf_tables import (
 from tracelens_graph.analyses.shared.call_columns import argument_cells
 from tracelens_graph.analyses.shared.call_stacks import module_stacks
 from tracelens_graph.analyses.shared.grouping import Cells
+from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arguments import ARGUMENTS
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
@@ -165,6 +167,9 @@ class TraceLensDiff:
     """
 
     def __init__(self, difference: Diff, modules: bool = True) -> None:
+        if is_of_host(difference.a):
+            sources = " or ".join(w.core.info.source for w in (difference.a, difference.b))
+            raise AnalysisError(f"{sources}: holds no GPU events to compare, as TraceLens does")
         self._difference = difference
         self._modules = modules
         self._windows = difference.a, difference.b

@@ -13,7 +13,8 @@ import numpy as np
 from tracelens_graph.analyses.alignment.align import Alignment, align
 from tracelens_graph.analyses.alignment.cause_words import called, elements
 from tracelens_graph.analyses.alignment.divergence_points import Point
-from tracelens_graph.analyses.alignment.forest import Forest, captured_launches
+from tracelens_graph.analyses.alignment.forest import Forest
+from tracelens_graph.analyses.alignment.host_work import comparable
 from tracelens_graph.analyses.alignment.matches import Matches, matches_of
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.places.attribution import charged, frames_above, module_calls
@@ -175,6 +176,11 @@ class Diff:
         first, second = (int(side.ns.sum()) for side in self.alignment.sides)
         return first, second
 
+    @property
+    def change_ns(self) -> int:
+        """How much more GPU time the second side takes."""
+        return self.ns[1] - self.ns[0]
+
     @cached_property
     def places(self) -> list[Place]:
         """Where they differ, the largest change first."""
@@ -237,27 +243,10 @@ def diff(a: Core | Window, b: Core | Window, names: tuple[str, str] = ("A", "B")
         names: what to call them.
 
     Raises:
-        AnalysisError: one of them holds no GPU work.
+        AnalysisError: one of them holds neither GPU work nor ops.
     """
-    windows = window_of(a), window_of(b)
-    check_comparable(*windows)
-    return Diff(*windows, names)
-
-
-def has_gpu_work(window: Window) -> bool:
-    """Whether a window holds GPU events, or launches that were recorded into a graph."""
-    return bool(len(window.gpu_rows) or captured_launches(window))
-
-
-def check_comparable(*windows: Window) -> None:
-    """Refuse windows in which there is nothing to compare.
-
-    Raises:
-        AnalysisError: one of them holds no GPU work.
-    """
-    for window in windows:
-        if not has_gpu_work(window):
-            raise AnalysisError(f"{window.core.info.source}: holds no GPU events to compare")
+    first, second = comparable(window_of(a), window_of(b))
+    return Diff(first, second, names)
 
 
 @dataclass(frozen=True)

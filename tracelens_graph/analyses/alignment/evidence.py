@@ -186,8 +186,15 @@ class Evidence:
         if not self.is_of_equal_kernels:
             change, whole = self.shared_change_ns, self.place.change_ns
             return f"{self._shared}, {times(self.ratio)} ({_ms(change)} of {_ms(whole)} ms)"
+        return f"{self.same}, {times(self.ratio)}"
+
+    @property
+    def same(self) -> str:
+        """Which kernels both sides run, in words."""
+        if not self.is_of_equal_kernels:
+            return self._shared
         is_same = self.place.kernels[0].keys() == self.place.kernels[1].keys()
-        return f"{'the same kernels' if is_same else 'the same kernels of another build'}, {times(self.ratio)}"
+        return "the same kernels" if is_same else "the same kernels of another build"
 
     @property
     def beside(self) -> str:

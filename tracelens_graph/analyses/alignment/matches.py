@@ -42,7 +42,8 @@ class Containers:
         for u, v in matching.roots:
             self.of_a[u], self.of_b[v] = v, u
         self._place_equal(matching)
-        self._place_others()
+        for side in range(2):
+            self._place_others(side)
         self._place_unmatched(matching)
         self.renamed = np.zeros(len(a.parent), bool)
         paired = np.flatnonzero(self.of_a >= 0)
@@ -53,9 +54,9 @@ class Containers:
         a, b = self._a, self._b
         chains = _Chains(a), _Chains(b)
         in_order = matching.in_order
-        lowest, self._both = _lowest_around(chains[0], a, b, (in_order[0], matching.of_a))
-        back, _ = _lowest_around(chains[1], b, a, (in_order[1], matching.of_b))
-        self._chains, self._lowest = chains, lowest
+        lowest, both = _lowest_around(chains[0], a, b, (in_order[0], matching.of_a))
+        back, both_back = _lowest_around(chains[1], b, a, (in_order[1], matching.of_b))
+        self._chains, self._lowest, self._both = chains, (lowest, back), (both, both_back)
         of, of_back = chains[1].of[lowest], chains[0].of[back]
         here = np.flatnonzero(of >= 0)
         there = of[here]
@@ -63,35 +64,39 @@ class Containers:
         same = chains[0].names[here] == chains[1].names[there]
         size = chains[0].leaves[here] + chains[1].leaves[there]
         # A matched leaf counts on both sides, so this asks for half of the leaves of both chains.
-        wanted = mutual & same & (4 * self._both[here] >= size)
+        wanted = mutual & same & (4 * both[here] >= size)
         here, there = here[wanted], there[wanted]
         nodes_a, nodes_b = chains[0].nodes(here), chains[1].nodes(there)
         self.of_a[nodes_a], self.of_b[nodes_b] = nodes_b, nodes_a
 
-    def _place_others(self) -> None:
-        a, b, chains = self._a, self._b, self._chains[0]
+    def _place_others(self, side: int) -> None:
+        """Pair chains of one side that are left with what holds the images of their leaves on the other."""
+        a, b = (self._a, self._b)[:: 1 - 2 * side]
+        of_a, of_b = (self.of_a, self.of_b)[:: 1 - 2 * side]
+        chains, lowest, matched = self._chains[side], self._lowest[side], self._both[side]
         start, length = chains.start, chains.length
-        left = np.flatnonzero((self._lowest >= 0) & (self.of_a[start] < 0))
+        left = np.flatnonzero((lowest >= 0) & (of_a[start] < 0))
         known: dict[tuple[tuple[int, ...], tuple[int, ...]], list[tuple[int, int]]] = {}
         for chain in left.tolist():
-            size, both = int(chains.leaves[chain]), int(self._both[chain])
+            size, both = int(chains.leaves[chain]), int(matched[chain])
             others = []
-            node, most = int(self._lowest[chain]), _WRAPPERS + 4 * int(length[chain])
+            node, most = int(lowest[chain]), _WRAPPERS + 4 * int(length[chain])
             for _ in range(most):
                 if b.parent[node] < 0 or 4 * both < size + b.high[node] - b.low[node]:
                     break
-                if self.of_b[node] < 0:
+                if of_b[node] < 0:
                     others.append(node)
                 node = int(b.parent[node])
             if not others:
                 continue
             others.reverse()
             first = int(start[chain])
-            names = tuple(a.called[first : first + int(length[chain])].tolist()), tuple(b.called[others].tolist())
+            own = [one for one in range(first, first + int(length[chain])) if of_a[one] < 0]
+            names = tuple(a.called[own].tolist()), tuple(b.called[others].tolist())
             if names not in known:
                 known[names] = common_places(*names) or [(len(names[0]) - 1, len(others) - 1)]
             for i, j in known[names]:
-                self.of_a[first + i], self.of_b[others[j]] = others[j], first + i
+                of_a[own[i]], of_b[others[j]] = others[j], own[i]
 
     def _place_unmatched(self, matching: Matching) -> None:
         """Pair nodes without a matched leaf below, where both sides have as many of a name in one place."""

@@ -12,13 +12,13 @@ import numpy as np
 from tracelens_graph.analyses.alignment.causes import Reasons
 from tracelens_graph.analyses.alignment.difference import (
     Diff,
-    check_comparable,
     choice_note,
     diff,
     median_steps,
     steps_with_work,
 )
 from tracelens_graph.analyses.alignment.forest import Forest, Vocabulary, forest
+from tracelens_graph.analyses.alignment.host_work import HOST_TIMES, comparable, is_of_host
 from tracelens_graph.analyses.alignment.tables import module_of, op_of, percent
 from tracelens_graph.analyses.structure.layers import side_by_side
 from tracelens_graph.analyses.timeline.timeline import times_of
@@ -129,17 +129,17 @@ def runs_table(runs: Iterable[tuple[str, Window]], chosen: bool = False) -> Tabl
     compared: dict[str, list[str]] = {}
     note = ""
     for name, window in runs:
-        if first is None:
-            first = name, window
-        sides = (first[1], window) if chosen else median_steps(first[1], window)
+        one, window = comparable(first[1] if first else window, window)
+        first = (first or (name, one))[0], one
+        sides = (one, window) if chosen else median_steps(one, window)
         if sides[1] is not window:
             compared.setdefault(sides[1].title, []).append(name)
             note = choice_note(sides[1])
         records.append(_run(diff(*sides, (first[0], name)), structures))
-    notes = []
+    notes = [HOST_TIMES] if first and is_of_host(first[1]) else []
     if compared:
         steps = "; ".join(f"{', '.join(names)}: {title}" for title, names in compared.items())
-        notes = [f"{note} {steps}"]
+        notes.append(f"{note} {steps}")
     return DIFF_RUNS.of_records(records, f"Runs against {first[0] if first else 'none'}", notes)
 
 
@@ -161,14 +161,22 @@ def _run(difference: Diff, structures: Structures) -> dict[str, Any]:
     }
 
 
-def most(difference: Diff) -> tuple[str, str]:
-    """The place with the most of the change, and why it differs; empty where nothing changed."""
+def most(difference: Diff, is_part: bool = False) -> tuple[str, str]:
+    """The place with the most of the change, and why it differs; empty where nothing changed.
+
+    Args:
+        difference: two runs, or two parts of one.
+        is_part: whether these are parts of one program, such as two layers.
+    """
     place = next(iter(difference.places), None)
     if place is None or not place.change_ns:
         return "", ""
+    reasons = Reasons(difference, is_part)
+    if (of_all := reasons.of_all) is not None:
+        return f"{difference.change_ns / 1e6:+,.3f} ms in all", of_all
     module = module_of(place)
     where = f"{place.change_ns / 1e6:+,.3f} ms {op_of(place)}" + (f" in {module}" if module else "")
-    return where, Reasons(difference).of(place).text
+    return where, reasons.of(place).text
 
 
 @dataclass(frozen=True)
@@ -195,11 +203,11 @@ def odd_parts(w: Window) -> Table:
     those of the step of median GPU time, or of the window where it has no steps.
 
     Raises:
-        AnalysisError: the window holds no GPU work.
+        AnalysisError: the window holds neither GPU work nor ops.
     """
-    check_comparable(w)
+    (w,) = comparable(w)
     records: list[dict[str, Any]] = []
-    notes: list[str] = []
+    notes: list[str] = [HOST_TIMES] if is_of_host(w) else []
     steps = steps_with_work(w)
     if len(steps) >= _LEAST:
         structures = Structures()
@@ -222,11 +230,11 @@ def odd_ranks(ranks: Mapping[str, Window]) -> Table:
     """
     structures = Structures()
     parts = []
-    for name, window in ranks.items():
+    for name, window in zip(ranks, comparable(*ranks.values()), strict=True):
         one, _ = median_steps(window, window)
         ns = int(one.core.columns.dur_ns[one.gpu_rows].sum())
         parts.append(_Part(name, structures.of(one), ns, one))
-    notes: list[str] = []
+    notes: list[str] = [HOST_TIMES] if any(is_of_host(part.window) for part in parts) else []
     if len(parts) < _LEAST:
         notes.append(
             f"{len(parts)} of the files are traces, and the odd one of so few is not known: compare two by `diff A B`"
@@ -322,7 +330,7 @@ def _odd(part: str, called: str, parts: Sequence[_Part], notes: list[str]) -> li
 
 def _within_row(part: str, one: _Part, usual: _Part, **about: Any) -> dict[str, Any]:
     """A row about a part that is compared with a usual one."""
-    where, why = most(diff(usual.window, one.window, (usual.name, one.name)))
+    where, why = most(diff(usual.window, one.window, (usual.name, one.name)), is_part=part == "layer")
     return {
         "part": part, "name": one.name, **about,
         "gpu_ms": one.ns / 1e6, "usual_ms": usual.ns / 1e6, "change_ms": (one.ns - usual.ns) / 1e6,

@@ -9,6 +9,7 @@ import numpy as np
 
 from tracelens_graph.analyses.alignment.causes import Reasons
 from tracelens_graph.analyses.alignment.difference import Diff, Place
+from tracelens_graph.analyses.alignment.host_work import is_of_host
 from tracelens_graph.analyses.idle.blame import culprit
 from tracelens_graph.analyses.idle.host_states import SYNCHRONIZATION
 from tracelens_graph.analyses.idle.idle import CAUSE_MEANING, UNKNOWN, Cause, Idle, calls_of, edge_parts, idle_parts
@@ -108,6 +109,11 @@ TOTALS: Mapping[str, str] = {
     "idle_time": "idle",
 }
 """What two traces are compared by as wholes -> what it is."""
+_ON_HOST = {
+    "gpu_time": "sum of the own times of ops", "total_time": "first to last op", "computation_time": "in ops",
+    "idle_time": "outside of ops",
+}  # fmt: skip
+"""The same of host time."""
 _OF_ITERATIONS = "GPU work and gaps before it"
 """What the total is of some iterations of a server, which do not follow each other."""
 
@@ -117,6 +123,7 @@ def totals_table(difference: Diff) -> Table:
     windows = difference.a, difference.b
     sides = [times_of(w.core, w.gpu_rows, all_iterations=w.all_iterations) for w in windows]
     meaning = TOTALS if not all(w.all_iterations for w in windows) else {**TOTALS, "total_time": _OF_ITERATIONS}
+    meaning = {**meaning, **_ON_HOST} if is_of_host(windows[0]) else meaning
     for times, ns in zip(sides, difference.ns, strict=True):
         times["gpu_time"] = ns
     first, second = ([times.get(name, 0) for name in TOTALS] for times in sides)
