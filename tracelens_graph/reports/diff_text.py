@@ -227,7 +227,7 @@ def _lines(
         yield from wrapped(printable(text), width, _INDENT)
     listed = listed_places(changed)
     whole = sum(abs(row["change_ms"]) for row in changed)
-    shown = listed[:places]
+    shown = _foremost(listed, places)
     part = 100 * sum(abs(row["change_ms"]) for row in shown) / whole if whole else 100
     number = "The place" if len(shown) == 1 else f"The {len(shown)} places"
     deviate = " besides" if of_all else ""
@@ -239,6 +239,16 @@ def _lines(
     if rest := len(changed) - len(shown):
         yield f"{rest:,} more: --points lists all places, --tree draws both call trees as one"
     yield from wrapped(noise, width, _INDENT) if noise else ()
+
+
+def _foremost(changed: list[Mapping[str, Any]], places: int) -> list[Mapping[str, Any]]:
+    """The places with most of the change; the last of them gives way to work that moved: times do not show it."""
+    moved = [row for row in changed if row["reason"] == Reason.moved]
+    most = max(moved, key=lambda row: row["a_ms"], default=None)
+    if most is None or any(row in changed[:places] for row in moved) or places >= len(changed):
+        return changed[:places]
+    is_more = most["a_ms"] > abs(changed[places - 1]["change_ms"])
+    return [*changed[: places - 1], most] if is_more else changed[:places]
 
 
 def _phases(table: Table, width: int) -> Iterator[str]:
