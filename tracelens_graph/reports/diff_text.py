@@ -195,7 +195,7 @@ def headline(totals: Table, is_changed: bool) -> str:
     share = "" if percent is None else f" ({percent:+.1f} %)"
     word = "more" if change > 0 else "less"
     text = f"{abs(change):,.3f} ms {word}{share}" if change else "no change in all"
-    noise = ", within noise" if row["proof"] == Proof.noise else ""
+    noise = ", within noise" if change and row["proof"] == Proof.noise else ""
     return f"GPU time {first:,.3f} -> {second:,.3f} ms: {text}{noise}"
 
 
