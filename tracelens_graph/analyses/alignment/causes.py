@@ -86,6 +86,10 @@ REASON_MEANING = {
 """What each of them means."""
 
 
+OTHER_ARGUMENTS = {Reason.other_types, Reason.other_sizes, Reason.other_strides}
+"""Reasons of places whose calls differ in their arguments."""
+
+
 class Why(NamedTuple):
     """A reason, and its evidence in words."""
 
