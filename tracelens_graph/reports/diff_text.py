@@ -13,6 +13,7 @@ from tracelens_graph.analyses.alignment.causes import CLOCK, Reason
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.host_work import HOST_TIMES, is_of_host
 from tracelens_graph.analyses.alignment.noise import Proof
+from tracelens_graph.analyses.alignment.setups import setup_lines
 from tracelens_graph.analyses.alignment.several import SPREAD
 from tracelens_graph.analyses.diagnosis.headline import is_thinned
 from tracelens_graph.analyses.idle.idle import Cause
@@ -91,9 +92,10 @@ def side_lines(difference: Diff) -> list[str]:
 
 
 def warnings_on(difference: Diff) -> list[str]:
-    """What to know before any time is read: that it is host time, or that launches of a side did not run."""
+    """What to know before any time is read: what else differs than the program, that it is host time, or that launches
+    of a side did not run."""
     of_host = [HOST_TIMES] if is_of_host(difference.a) else []
-    return of_host + [
+    return [*setup_lines(difference), *of_host] + [
         f"{name} records {len(side.captured):,} launches into a graph without running them: they take no GPU time "
         "there, so that times of both sides cannot be compared"
         for name, side in zip(difference.names, difference.alignment.sides, strict=True)
