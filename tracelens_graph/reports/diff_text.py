@@ -160,7 +160,7 @@ def listed_places(changed: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any
 
 
 def _is_hardly_changed(row: Mapping[str, Any]) -> bool:
-    return row["reason"] == Reason.other_time and abs(row["change_ms"]) < _HARDLY * row["a_ms"]
+    return row["reason"] == Reason.other_time and abs(row["change_ms"]) < max(_HARDLY * row["a_ms"], _NEARLY_NOTHING)
 
 
 def clock_texts(changed: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -197,7 +197,7 @@ def headline(totals: Table, is_changed: bool) -> str:
     share = "" if percent is None else f" ({percent:+.1f} %)"
     word = "more" if change > 0 else "less"
     text = f"{abs(change):,.3f} ms {word}{share}" if change else "no change in all"
-    noise = ", within noise" if row["proof"] == Proof.noise else ""
+    noise = ", within noise" if change and row["proof"] == Proof.noise else ""
     return f"GPU time {first:,.3f} -> {second:,.3f} ms: {text}{noise}"
 
 
@@ -235,7 +235,7 @@ def _lines(
     deviate = " besides" if of_all else ""
     if shown:
         text = f"{number} with most of the change{deviate} ({part:.0f} % of all that became faster or slower)"
-        yield from wrapped(text, width)
+        yield from wrapped(text if whole else f"{number} with other work, which takes as long", width)
     for row in shown:
         yield from place_lines(row, width, of_place)
     if rest := len(changed) - len(shown):
