@@ -138,8 +138,8 @@ def what_if(
     """How long a step would be if something in it took another time.
 
     Args:
-        ranks: a set of traces, a graph, or `Causes`; see `critical_path`. Or `ReducedCauses`, of ranks that are not held:
-            a repair compares all ranks, so that they are held for it.
+        ranks: a set of traces, a graph, or `Causes`; see `critical_path`. Or
+            `ReducedCauses`, of ranks that are not held; a repair compares all ranks, so that they are held for it.
         step: the number in `ProfilerStep#n`; by default everything there is. What is changed is changed in all steps.
         collectives: how many times as fast collectives move data; or kind of collective -> how many times. Waiting for
             other ranks is not moving data.
@@ -188,7 +188,7 @@ def what_if(
 
 def _found(
     path: CriticalPath, words: Sequence[str], count: int, recorded: tuple[int, int],
-    extents: Mapping[str, tuple[int, int]], notes: Sequence[str],
+    extents: Mapping[Any, tuple[int, int]], notes: Sequence[str],
 ) -> WhatIf:  # fmt: skip
     lengths = {
         bound: path.length_ns + (end - start) - (recorded[1] - recorded[0]) for bound, (start, end) in extents.items()
@@ -200,12 +200,18 @@ def _found(
 
 
 class _Edited(NamedTuple):
-    """What a rank answers to edits: as in `_Changes`, how many durations change, and by bound how it depends on others."""
+    """What a rank answers to edits.
+
+    Attributes:
+        words, notes, looked: as in `_Changes`.
+        edges: how many durations change.
+        reach: by bound how it depends on others.
+    """
 
     words: list[str]
     notes: list[str]
     looked: list[_Looked]
-    count: int
+    edges: int
     reach: Mapping[Latency, Reach]
 
 
@@ -227,13 +233,13 @@ def _reduced(ranks: ReducedCauses, step: int | None, edits: Mapping[str, Any]) -
     looked: list[_Looked] = []
     for same in zip(*(found[at].looked for at in sorted(found)), strict=True):
         known = dict.fromkeys(name for one in same for name in one.known)
-        looked.append(same[0]._replace(count=sum(one.count for one in same), known=list(known)))
+        looked.append(same[0]._replace(times=sum(one.times for one in same), known=list(known)))
     _check_known(looked)
     path = ranks.path(step)
     recorded = (0, ranks.last_ns) if step is None else ranks.steps.of(step)
     extents = {bound: ranks.extent({at: one.reach[bound] for at, one in found.items()}, step) for bound in _BOUNDS}
     notes = list(dict.fromkeys(note for one in found.values() for note in one.notes))
-    return _found(path, found[0].words, sum(one.count for one in found.values()), recorded, extents, notes)
+    return _found(path, found[0].words, sum(one.edges for one in found.values()), recorded, extents, notes)
 
 
 class _Looked(NamedTuple):
@@ -241,7 +247,7 @@ class _Looked(NamedTuple):
 
     edit: str
     name: str
-    count: int
+    times: int
     known: Sequence[str]
 
 
@@ -260,8 +266,8 @@ def _check_known(looked: Sequence[_Looked]) -> None:
     Raises:
         AnalysisError: there is one.
     """
-    for edit, name, count, known in looked:
-        if count:
+    for edit, name, times, known in looked:
+        if times:
             continue
         if edit == "collectives" and not name:
             raise AnalysisError("what_if: collectives: there are none")
