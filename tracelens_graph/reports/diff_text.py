@@ -34,8 +34,8 @@ _INDENT = "  "
 _PARTS = ("total_time", "computation_time", "exposed_comm_time", "exposed_memcpy_time", "idle_time")
 _CHANGE = 9
 _LABEL = 30
-_SCREEN = 39
-"""Lines that a screen has room for, beside a hint."""
+_SCREEN = 38
+"""Lines that a screen has room for, beside two hints."""
 _WHY_LINES = ((3, 3), (3, 2), (3, 1), (2, 1), (3, 0), (2, 0), (1, 0))
 """Lines of the reason of a place, and of the explanation of a cause, at most: the first that fit on a screen."""
 _AROUND = "around"
