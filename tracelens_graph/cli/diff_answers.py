@@ -29,10 +29,6 @@ _FRAMEWORKS = (
 )
 
 
-_CHANGED = 0.02
-"""Share of a server's step from which on a change of it leads to its phase."""
-
-
 @dataclass(frozen=True)
 class Pair:
     """Commands that ask two traces, or both of them, further.
@@ -73,6 +69,7 @@ class Two:
         pair: commands that follow.
         top: how many places or rows are asked for.
         is_whole: whether they are compared as they are, and not a step of each.
+        with_noise: whether changes within noise are left out.
     """
 
     windows: tuple[Part, Part]
@@ -80,6 +77,7 @@ class Two:
     pair: Pair
     top: int | None
     is_whole: bool
+    with_noise: bool = True
 
     @cached_property
     def _sides(self) -> tuple[Part, Part]:
@@ -97,11 +95,10 @@ class Two:
     @cached_property
     def tables(self) -> Mapping[str, Table]:
         """All tables by name."""
-        from tracelens_graph.analyses.alignment.tables import places_table, times_table, totals_table
+        from tracelens_graph.analyses.alignment.tables import diff_tables
         from tracelens_graph.graph.iterations import is_of_server
 
-        makers = {"diff_totals": totals_table, "diff_times": times_table, "diff_places": places_table}
-        tables = {name: make(self.difference) for name, make in makers.items()}
+        tables = diff_tables(self.difference, self.with_noise)
         if all(is_of_server(window.core) for window in self.windows):
             from tracelens_graph.analyses.serving.compared import phases_table
 
@@ -130,29 +127,45 @@ class Two:
 
     def screen(self) -> Iterator[str]:
         """The answer in lines, and what to ask next."""
-        from tracelens_graph.reports.diff_text import changed_places
+        from tracelens_graph.reports.diff_text import changed_places, listed_places
         from tracelens_graph.reports.diff_text import screen as lines
 
         yield from lines(self.difference, self.tables, *screen(), self.notes, self.top)
         if not self.pair.is_repeatable:
             return
-        if phase := self._changed_between:
-            yield f"ask next: {self.pair.diff(f'--phase {phase}')}"
-        elif changed_places(self.tables["diff_places"]):
-            yield f"ask next: {self.pair.diff('--point 1')}"
+        if idle := self._on_idle_time:
+            yield f"ask next: {idle}"
+        elif changed := changed_places(self.tables["diff_places"]):
+            first, *_ = listed_places(changed) or changed
+            point = f"--point {first['place']}"
+            yield f"ask next: {self.pair.diff(point)}"
 
-    @cached_property
-    def _changed_between(self) -> str:
-        """The phase whose steps changed most in all, where most of the change lies before them; else ""."""
+    @property
+    def _on_idle_time(self) -> str:
+        """The command that shows what the host did, on the side that waits longer for it; "" where a place changed more
+        than any cause of idle time."""
+        from tracelens_graph.analyses.alignment.tables import IDLE
+
+        idle = [row["change_ms"] for row in self.tables["diff_times"].records() if row["part"] == IDLE]
+        most = max(idle, key=abs, default=0.0)
+        if abs(most) <= max((abs(place.change_ns) for place in self.difference.places), default=0) / 1e6:
+            return ""
+        side = int(most > 0)
+        return self.pair.calls[side].complete(f"{_PROGRAM} ask idle_causes TRACE {self._part(side)}".rstrip())
+
+    def _part(self, side: int) -> str:
+        """The option for what was chosen of one side: of a server the phase that changed most, else its step."""
+        from tracelens_graph.analyses.alignment.difference import steps_with_work
         from tracelens_graph.graph.batches import PHASES
 
-        if self._sides == self.windows or "diff_phases" not in self.tables:
+        if self._sides == self.windows:
             return ""
-        rows = [row for row in self.tables["diff_phases"].records() if row["phase"] in PHASES]
-        row = max(rows, key=lambda row: abs(row["change_ms"]) * row["iterations_b"], default=None)
-        if row is None or abs(row["change_ms"]) < _CHANGED * row["step_ms_a"]:
-            return ""
-        return str(row["phase"]) if 2 * abs(row["gap_ms_b"] - row["gap_ms_a"]) > abs(row["change_ms"]) else ""
+        rows = self.tables["diff_phases"].records() if "diff_phases" in self.tables else []
+        rows = [row for row in rows if row["phase"] in PHASES]
+        if rows:
+            most = max(rows, key=lambda row: abs(row["change_ms"]) * row["iterations_b"])
+            return f"--phase {most['phase']}"
+        return "".join(f"--step {number}" for number in steps_with_work(self._sides[side]))
 
     def tree(self, min_percent: float) -> Iterator[str]:
         """Both call trees as one."""
@@ -212,7 +225,8 @@ class Two:
         from tracelens_graph.reports.diff_text import only_changed
         from tracelens_graph.reports.views import with_headings
 
-        table = replace(self.tables["diff_places"], notes=self.warned)
+        table = self.tables["diff_places"]
+        table = replace(table, notes=[*self.warned, *table.notes])
         return Shown(only_changed(table) if for_people else table, self.top, ROWS_FOR_PEOPLE, with_headings)
 
     def json(self) -> str:

@@ -156,7 +156,7 @@ def test_an_op_of_another_name_that_does_the_same() -> None:
     assert found.leaf_kinds[0].tolist() == [MatchKind.renamed, MatchKind.identical]
 
 
-def test_swapped_blocks_of_one_name_are_no_pairs_by_position() -> None:
+def test_swapped_blocks_of_one_name_are_paired_by_what_they_do_and_one_has_moved() -> None:
     one = module("Block_0", *(call_of(name) for name in ("mm", "relu", "mm", "relu", "mm")))
     two = module("Block_1", *(call_of(name) for name in ("softmax", "cumsum")))
     a = [module("Net_0", one, two)]
@@ -165,7 +165,9 @@ def test_swapped_blocks_of_one_name_are_no_pairs_by_position() -> None:
         [call_of(name) for name in ("mm", "relu", "mm", "relu", "mm")],
     ))))]  # fmt: skip
     found = aligned(a, b)
-    assert [len(side) for side in unmatched(found)] == [2, 2]
+    assert unmatched(found) == ([], [])
+    assert all(one == other for one, other in pairs(found))
+    assert [point.leaves for point in found.points if point.is_moved] == [([5, 6], [0, 1])]
 
 
 def test_threads_are_paired_by_what_they_do() -> None:
