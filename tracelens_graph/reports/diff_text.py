@@ -13,6 +13,7 @@ from tracelens_graph.analyses.alignment.causes import CLOCK, Reason
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.host_work import HOST_TIMES, is_of_host
 from tracelens_graph.analyses.alignment.noise import Proof
+from tracelens_graph.analyses.alignment.setups import setup_lines
 from tracelens_graph.analyses.alignment.several import SPREAD
 from tracelens_graph.analyses.diagnosis.headline import is_thinned
 from tracelens_graph.analyses.idle.idle import Cause
@@ -34,8 +35,8 @@ _INDENT = "  "
 _PARTS = ("total_time", "computation_time", "exposed_comm_time", "exposed_memcpy_time", "idle_time")
 _CHANGE = 9
 _LABEL = 30
-_SCREEN = 39
-"""Lines that a screen has room for, beside a hint."""
+_SCREEN = 38
+"""Lines that a screen has room for, beside two hints."""
 _WHY_LINES = ((3, 3), (3, 2), (3, 1), (2, 1), (3, 0), (2, 0), (1, 0))
 """Lines of the reason of a place, and of the explanation of a cause, at most: the first that fit on a screen."""
 _AROUND = "around"
@@ -91,9 +92,10 @@ def side_lines(difference: Diff) -> list[str]:
 
 
 def warnings_on(difference: Diff) -> list[str]:
-    """What to know before any time is read: that it is host time, or that launches of a side did not run."""
+    """What to know before any time is read: what else differs than the program, that it is host time, or that launches
+    of a side did not run."""
     of_host = [HOST_TIMES] if is_of_host(difference.a) else []
-    return of_host + [
+    return [*setup_lines(difference), *of_host] + [
         f"{name} records {len(side.captured):,} launches into a graph without running them: they take no GPU time "
         "there, so that times of both sides cannot be compared"
         for name, side in zip(difference.names, difference.alignment.sides, strict=True)
@@ -158,7 +160,7 @@ def listed_places(changed: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any
 
 
 def _is_hardly_changed(row: Mapping[str, Any]) -> bool:
-    return row["reason"] == Reason.other_time and abs(row["change_ms"]) < _HARDLY * row["a_ms"]
+    return row["reason"] == Reason.other_time and abs(row["change_ms"]) < max(_HARDLY * row["a_ms"], _NEARLY_NOTHING)
 
 
 def clock_texts(changed: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -195,7 +197,7 @@ def headline(totals: Table, is_changed: bool) -> str:
     share = "" if percent is None else f" ({percent:+.1f} %)"
     word = "more" if change > 0 else "less"
     text = f"{abs(change):,.3f} ms {word}{share}" if change else "no change in all"
-    noise = ", within noise" if row["proof"] == Proof.noise else ""
+    noise = ", within noise" if change and row["proof"] == Proof.noise else ""
     return f"GPU time {first:,.3f} -> {second:,.3f} ms: {text}{noise}"
 
 
@@ -233,7 +235,7 @@ def _lines(
     deviate = " besides" if of_all else ""
     if shown:
         text = f"{number} with most of the change{deviate} ({part:.0f} % of all that became faster or slower)"
-        yield from wrapped(text, width)
+        yield from wrapped(text if whole else f"{number} with other work, which takes as long", width)
     for row in shown:
         yield from place_lines(row, width, of_place)
     if rest := len(changed) - len(shown):

@@ -30,6 +30,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import rounds
 
+from tracelens_graph.analyses.alignment import leaf_matching
 from tracelens_graph.analyses.alignment.align import Alignment
 from tracelens_graph.analyses.alignment.costs import LeafCosts, LeafTable
 from tracelens_graph.analyses.alignment.forest import Forest
@@ -273,11 +274,13 @@ def test_one_edit_costs_no_more_than_it_must(edit) -> None:  # type: ignore[no-u
         assert cost_of(found) <= cost(*found.sides, kept(tree, changed)), seed
 
 
-def test_several_edits_cost_hardly_ever_more_than_they_must() -> None:
-    """Units first is no exact method. How often it is dearer than the edits, how often than the best, and by how much.
+def test_several_edits_cost_hardly_ever_more_than_they_must(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Units first is no exact method, where what stands elsewhere is no pair.
 
+    How often it costs more than the edits, how often than the best, and by how much.
     Trees of thirty ops with up to four edits; dearer by parts of the cost of leaving everything alone.
     """
+    monkeypatch.setattr(leaf_matching, "moved_units", lambda *_: [])
     dearer, above_least, tries = [], 0, rounds(800)
     for seed in range(tries):
         random, numbers = Random(seed), count()
