@@ -21,6 +21,7 @@ from plants.kinds import (
     remove,
     rename,
     renamed,
+    repeat,
     slow,
     slow_in,
     split_k,
@@ -146,6 +147,9 @@ PLANTS = (
     Plant("launch cost", "resnet", launch_cost(60.0), (("launches",),), (*NO_CAUSE, ONLY)),
     Plant("noise", "vit", noise(0.03), (), (*NO_CAUSE, ONLY, "1[.]00x")),
     Plant("noise", "resnet", noise(0.03), (), (*NO_CAUSE, ONLY, "1[.]00x")),
+    Plant("repeat", "vit", repeat(4), (("only repetition [1-4] of 4", "no change|is the same"),), (*NO_CAUSE, ONLY)),
+    Plant("repeat", "resnet", repeat(3), (("only repetition [1-3] of 3", "no change|is the same"),),
+          (*NO_CAUSE, ONLY)),
     Plant("graph", "vit", graph("ViTModel_0"), (("graph",),), (*NO_CAUSE, "computation")),
     Plant("graph", "resnet", graph("ResNet_0"), (("graph",),), NO_CAUSE),
 )  # fmt: skip
