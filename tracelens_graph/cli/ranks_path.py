@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tracelens_graph.analyses.critical_path.critical_path import CriticalPath
     from tracelens_graph.analyses.critical_path.reduced import ReducedCauses
     from tracelens_graph.analyses.critical_path.what_if import WhatIf
-    from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
     from tracelens_graph.graph.trace_set import TraceSet
     from tracelens_graph.tables.table import Table
 
@@ -86,14 +85,11 @@ def answer_path(
     if step is not None and len(files) > _FEW_FILES:
         asked.window.of_each(load_set(files[:1]))  # a step that is not there is an error before all files are read
     window = WindowChoice() if step is not None else asked.window
-    ranks = _ranks(files, scheduler, is_asked=not changes and window == WindowChoice())
+    ranks = _ranks(files, scheduler, is_asked=window == WindowChoice() and not any("repair" in one for one in changes))
     _check_gpu_work(files, ranks, asked)
     conditions = gate.of_ranks(conditions, ranks)
-    answer: _WhatIfs | _Path
-    if changes:
-        answer = _WhatIfs(_causes(ranks, correct, window), asked, top, changes)
-    else:
-        answer = _Path(_reduced(ranks, correct) or _causes(ranks, correct, window), asked, top)
+    causes = _causes(ranks, correct, window)
+    answer: _WhatIfs | _Path = _WhatIfs(causes, asked, top, changes) if changes else _Path(causes, asked, top)
     if table is not None:
         print_table(for_people(answer.table(table), top), outputs)
     else:
@@ -113,26 +109,15 @@ def _ranks(files: Sequence[str], scheduler: str | None, is_asked: bool) -> Trace
     return ranks_in(load_set(files, scheduler=scheduler, leaves=ReadRank(), keeps=kept_rank))
 
 
-def _causes(ranks: TraceSet, correct: bool, window: WindowChoice) -> Causes:
+def _causes(ranks: TraceSet, correct: bool, window: WindowChoice) -> Causes | ReducedCauses:
     from tracelens_graph.analyses.critical_path.critical_path import causes_of
-
-    chosen = ranks if window == WindowChoice() else window.of_each(ranks)
-    return causes_of(chosen, None if len(ranks) < 2 else _matched(ranks, correct))
-
-
-def _reduced(ranks: TraceSet, correct: bool) -> ReducedCauses | None:
-    """The causes of ranks that are not held; None where they are."""
     from tracelens_graph.analyses.critical_path.reduced import ReducedCauses
-
-    if len(ranks) < 2 or all(one.is_held for one in ranks):
-        return None
-    return ReducedCauses(ranks, _matched(ranks, correct))
-
-
-def _matched(ranks: TraceSet, correct: bool) -> MatchedCollectives | None:
     from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 
-    return None if correct else MatchedCollectives(ranks, correct=False)
+    matched = None if correct or len(ranks) < 2 else MatchedCollectives(ranks, correct=False)
+    if len(ranks) > 1 and not all(one.is_held for one in ranks):
+        return ReducedCauses(ranks, matched)
+    return causes_of(ranks if window == WindowChoice() else window.of_each(ranks), matched)
 
 
 def _check_gpu_work(files: Sequence[str], traces: TraceSet, asked: Asked) -> None:
@@ -219,7 +204,7 @@ class _Path:
 class _WhatIfs:
     """What some changes would gain, and what was asked."""
 
-    causes: Causes
+    causes: Causes | ReducedCauses
     asked: Asked
     top: int | None
     changes: Sequence[Mapping[str, Any]]
