@@ -150,6 +150,6 @@ PLANTS = (
     Plant("repeat", "vit", repeat(4), (("only repetition [1-4] of 4", "no change|is the same"),), (*NO_CAUSE, ONLY)),
     Plant("repeat", "resnet", repeat(3), (("only repetition [1-3] of 3", "no change|is the same"),),
           (*NO_CAUSE, ONLY)),
-    Plant("graph", "vit", graph("ViTModel_0"), (("graph_launch",),), (CLOCK, "another device", ONLY)),
+    Plant("graph", "vit", graph("ViTModel_0"), (("graph_launch",),), (CLOCK, "another device")),
     Plant("graph", "resnet", graph("ResNet_0"), (("graph_launch",),), NO_CAUSE),
 )  # fmt: skip
