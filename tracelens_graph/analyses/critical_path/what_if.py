@@ -386,7 +386,7 @@ class _Changes:
                 self._factor[edges[fits]] *= _checked(factor)
                 found[kind] += int(fits.sum())
         for kind, count in found.items():
-            self._look("collectives", kind, count, kinds)
+            self._look("collectives", kind, count, sorted(kinds))
         if not causes.is_whole[causes.after[self.edges]].all():
             self.notes.append(
                 "of collectives of which ranks are not in the set, what they take longer than their shortest equal "
@@ -417,7 +417,7 @@ class _Changes:
             known.update(core.names[one] for one in np.unique(code).tolist())
             self._factor[runs[of[meant]]] /= _checked(factor)
             count += int(meant.sum())
-        self._look("scale", name, count, known)
+        self._look("scale", name, count, sorted(known))
         self.words.append(f"kernels {name} {factor:g} times as long")
 
     def remove(self, name: str) -> None:
@@ -466,7 +466,7 @@ class _Changes:
                     else:
                         self._gone[edge] = NO_CAUSE
                     count += 1
-        self._look("overlap", kind, count, kinds)
+        self._look("overlap", kind, count, sorted(kinds))
         self.words.append(f"no computation waits for {kind}")
 
     def repair(self, rank: int | str | Sequence[int | str]) -> None:
