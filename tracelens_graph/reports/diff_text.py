@@ -76,8 +76,10 @@ def screen(
         places: how many places; 0 for all, None for as many as a screen holds.
     """
     number = PLACES if places is None else places or len(tables["diff_places"])
-    for most in _WHY_LINES:
-        lines = list(_lines(difference, tables, width, color, notes, number, *most))
+    without_families = {**tables, "diff_places": replace(tables["diff_places"], notes=[])}
+    ways = [*((tables, most) for most in _WHY_LINES), (without_families, _WHY_LINES[-1])]
+    for shown, most in ways:
+        lines = list(_lines(difference, shown, width, color, notes, number, *most))
         if len(lines) <= _SCREEN or number > PLACES:
             break
     yield from (line.rstrip() for line in lines)
