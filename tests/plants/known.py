@@ -12,6 +12,7 @@ from plants.kinds import (
     both,
     cast,
     clock,
+    copies,
     fuse,
     graph,
     insert,
@@ -21,9 +22,11 @@ from plants.kinds import (
     remove,
     rename,
     renamed,
+    serialize,
     slow,
     slow_in,
     split_k,
+    start_earlier,
     swap,
     synchronize,
 )
@@ -38,6 +41,7 @@ class Plant(NamedTuple):
         edit: what plants it.
         named: patterns that one paragraph of the first screen must match, all of them; a tuple for each change.
         never: patterns that nothing on the first screen may match.
+        first: what is planted into the other side.
     """
 
     kind: str
@@ -45,6 +49,7 @@ class Plant(NamedTuple):
     edit: Edit
     named: tuple[tuple[str, ...], ...]
     never: tuple[str, ...] = ()
+    first: Edit | None = None
 
     @property
     def name(self) -> str:
@@ -146,6 +151,16 @@ PLANTS = (
     Plant("launch cost", "resnet", launch_cost(60.0), (("launches",),), (*NO_CAUSE, ONLY)),
     Plant("noise", "vit", noise(0.03), (), (*NO_CAUSE, ONLY, "1[.]00x")),
     Plant("noise", "resnet", noise(0.03), (), (*NO_CAUSE, ONLY, "1[.]00x")),
-    Plant("graph", "vit", graph("ViTModel_0"), (("graph",),), (*NO_CAUSE, "computation")),
-    Plant("graph", "resnet", graph("ResNet_0"), (("graph",),), NO_CAUSE),
+    Plant("overlap", "resnet", serialize("nccl"),
+          ((r"exposed communication \S+ -> \S+ ms \+[1-9]",),), NO_CAUSE),
+    Plant("more overlap", "resnet", start_earlier("nccl", 1500.0),
+          ((r"exposed communication \S+ -> \S+ ms -[1-9]",),), NO_CAUSE),
+    Plant("copies", "vit", copies("ViTLayer_.*", (1_000_000, 40.0), (2_000_000, 80.0))[1],
+          (("Memcpy", "12 -> 24 MB"),), NO_CAUSE, copies("ViTLayer_.*", (1_000_000, 40.0), (2_000_000, 80.0))[0]),
+    Plant("copies", "resnet", copies("BasicBlock_.*", (1_000_000, 40.0), (1_000_000, 160.0))[1],
+          (("Memcpy", "25 -> 6.25 GB/s"),), NO_CAUSE, copies("BasicBlock_.*", (1_000_000, 40.0), (1, 80.0))[0]),
+    Plant("alignment", "vit", rename("(cutlass_80_tensorop_.*?align)8(>.*)?$", r"\g<1>1\2", 1.7),
+          (("align8 became align1", "odd size"),), (*NO_CAUSE, ONLY)),
+    Plant("graph", "vit", graph("ViTModel_0"), (("launched as a graph",),), (*NO_CAUSE, ONLY)),
+    Plant("graph", "resnet", graph("ResNet_0"), (("launched as a graph",),), (*NO_CAUSE, ONLY)),
 )  # fmt: skip
