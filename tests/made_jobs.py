@@ -137,3 +137,26 @@ def simulated_job(**settings: Any) -> SimulatedJob:
     run = simulate(**settings)
     traces = TraceSet.of({f"rank{one.rank}": load_core(one.trace) for one in run.ranks})
     return SimulatedJob(traces, [one.truth for one in run.ranks])
+
+
+KINDS = ("broadcast", "reduce", "gather", "scatter", "send", "all_to_all", "all_to_allv", "barrier")
+JOBS: dict[str, dict[str, Any]] = {
+    "one rank, work from before": {"unlaunched": 5},
+    "launch-bound": {"tiny_kernels": 300, "batch": 2},
+    "one late": {"ranks": 4, "seed": 3, "dataloader_us": 12_000.0, "dataloader_rank": 2},
+    "hosts that wait": {"ranks": 4, "sync_every_step": True, "host_barrier": True},
+    "copies that block": {"ranks": 2, "copy_mb": 64.0, "pageable": True, "read_loss": True},
+    "pipeline": {"ranks": 4, "pipeline_parallel": 2},
+    "tensor parallel": {"ranks": 4, "tensor_parallel": 2},
+    "expert parallel": {"ranks": 2, "expert_parallel": 2},
+    "all kinds, slow rank": {
+        "ranks": 8, "program": "loop", "step_collectives": KINDS, "collective_mb": (1.0, 32.0), "slow_rank": 3,
+    },
+    "clocks of two hosts": {"ranks": 4, "nodes": 2, "end_noise_us": 5.0, "clock_offset_us": 700.0},
+    "from mid-step on": {"ranks": 4, "late_rank": 1, "steps": 3, "recording_begins_us": 4_000.0},
+    "one from mid-step on": {
+        "ranks": 4, "late_rank": 1, "steps": 3, "recording_begins_us": 4_000.0, "recording_begins_rank": 1,
+    },
+    "no Python stacks": {"ranks": 2, "python_stacks": False, "recompute": "non_reentrant"},
+}  # fmt: skip
+"""Name of a job -> its options."""

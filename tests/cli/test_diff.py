@@ -431,6 +431,7 @@ def test_what_changed_between_steps_of_servers_leads_to_their_phase(run: Run, tm
     out = run("diff", *traces)[1]
     (asked,) = (line for line in out.splitlines() if line.startswith("ask next: "))
     assert asked.endswith("--phase decode")
+    assert " ask idle_causes " in asked
     assert "sampling_hook" in run(*shlex.split(asked)[3:])[1]
     assert "--phase" not in run("diff", traces[0], traces[0])[1].splitlines()[-1]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -189,7 +190,7 @@ def agrees(value: str | float, expected: float, digit: float = 0.0) -> bool:
 def test_totals_of_comparisons_agree(case: Eval, run: Run) -> None:
     said = {row["Metric"]: row for row in next(tables(text_of(case.folder / "reference.md")))}
     two = case.trace, Eval(case.name, "2").trace
-    found = {row["type"]: row for row in rows(run, "compare", *two, "--table", "gpu_timeline")}
+    found = {row["type"]: row for row in rows(run, "diff", *two, "--table", "gpu_timeline")}
     lines = (("total_time", "time ms", "Total Time"), ("computation_time", "percent", "Compute %"))
     for part, of, name in (*lines, ("idle_time", "percent", "Idle %")):
         first, second, change = (numbers(cell)[0] for cell in list(said[name].values())[1:4])
@@ -221,7 +222,7 @@ def test_differences_of_operations_agree(case: Eval, run: Run) -> None:
     theirs = [{row["name"]: float(row["total_direct_kernel_time_ms"]) for row in one.reference["ops_summary"]}
               for one in both]  # fmt: skip
     time = "total_direct_kernel_time_ms"
-    found = {row["name"]: row for row in rows(run, "compare", *(one.trace for one in both), "--table", "ops_summary")}
+    found = {row["name"]: row for row in rows(run, "diff", *(one.trace for one in both), "--table", "ops_summary")}
     assert found.keys() == theirs[0].keys() | theirs[1].keys()
     for name, ours in found.items():
         first, second = (times.get(name, 0.0) for times in theirs)
@@ -243,3 +244,47 @@ def test_places_of_a_comparison_agree(case: Eval, run: Run) -> None:
         assert agrees(found[op]["a_ms"], first)
         assert agrees(found[op]["b_ms"], second)
         assert agrees(found[op]["change_ms"], second - first)
+
+
+# --- comparisons -------------------------------------------------------------------------------------------------
+
+_TIMES = {"Total Time": "total_time", "Idle %": "idle_time", "Compute %": "computation_time"}
+
+
+@PAIRS
+def test_differences_of_a_comparison_are_places_with_their_figures(case: Eval, run: Run) -> None:
+    """What a page says of two traces stands on the first screen of diff: times of both, and each P1 as a place."""
+    other = Eval(case.name, "2")
+    code, out, _ = run("diff", case.trace, other.trace, "-f", "json")
+    assert code == 0
+    found = json.loads(out)["tables"]
+    totals = {row["time"]: row for row in found["diff_totals"]["rows"]}
+    text = text_of(case.folder / "reference.md")
+    row: dict[str, str]
+    for row in next(tables(text)):
+        name = _TIMES.get(row["Metric"])
+        columns = [value for key, value in row.items() if key.startswith("Trace")]
+        for side, cell in zip("ab", columns if name else (), strict=bool(name)):
+            ms = totals[name or ""][f"{side}_ms"]
+            whole = totals["total_time"][f"{side}_ms"]
+            figure, digit = (100 * ms / whole, 0.05) if "%" in cell else (ms, 0.005)
+            assert abs(figure - numbers(cell)[0]) <= digit, (row, side)
+    screen = " ".join(run("diff", case.trace, other.trace)[1].split())
+    for title, kernels in _priorities(text):
+        (module,) = re.findall(r"The `(\w+)` module launches", title)
+        (place,) = [one for one in found["diff_places"]["rows"] if one["op"] == module]
+        assert place["events_a"] == len(kernels)
+        assert near(1000 * place["a_ms"], sum(kernels.values()))
+        assert all(any(name.split("<")[0] in one for one in place["kernels_a"]) for name in kernels)
+        (became,) = re.findall(r"single fused kernel `(\w+)` \(([\d.]+) us\)", text)
+        assert became[0] in screen
+        assert near(1000 * place["b_ms"], float(became[1]))
+        assert f"{place['events_a']} -> {place['events_b']} kernels" in screen
+
+
+def _priorities(text: str) -> list[tuple[str, dict[str, float]]]:
+    """What is said of each P1, and its kernels with their times in us."""
+    sections = re.findall(r"^### \S+ P1: (.*?)(?=^#)", text, re.M | re.S)
+    listed = [{row["Kernel"]: float(row["Duration (us)"]) for row in table} for table in tables(text)
+              if "Kernel" in table[0]]  # fmt: skip
+    return list(zip(sections, listed, strict=True))

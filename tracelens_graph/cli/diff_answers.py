@@ -29,10 +29,6 @@ _FRAMEWORKS = (
 )
 
 
-_CHANGED = 0.02
-"""Share of a server's step from which on a change of it leads to its phase."""
-
-
 @dataclass(frozen=True)
 class Pair:
     """Commands that ask two traces, or both of them, further.
@@ -136,23 +132,37 @@ class Two:
         yield from lines(self.difference, self.tables, *screen(), self.notes, self.top)
         if not self.pair.is_repeatable:
             return
-        if phase := self._changed_between:
-            yield f"ask next: {self.pair.diff(f'--phase {phase}')}"
+        if idle := self._on_idle_time:
+            yield f"ask next: {idle}"
         elif changed_places(self.tables["diff_places"]):
             yield f"ask next: {self.pair.diff('--point 1')}"
 
-    @cached_property
-    def _changed_between(self) -> str:
-        """The phase whose steps changed most in all, where most of the change lies before them; else ""."""
+    @property
+    def _on_idle_time(self) -> str:
+        """The command that shows what the host did, on the side that waits longer for it; "" where a place changed more
+        than any cause of idle time."""
+        from tracelens_graph.analyses.alignment.tables import IDLE
+
+        idle = [row["change_ms"] for row in self.tables["diff_times"].records() if row["part"] == IDLE]
+        most = max(idle, key=abs, default=0.0)
+        if abs(most) <= max((abs(place.change_ns) for place in self.difference.places), default=0) / 1e6:
+            return ""
+        side = int(most > 0)
+        return self.pair.calls[side].complete(f"{_PROGRAM} ask idle_causes TRACE {self._part(side)}".rstrip())
+
+    def _part(self, side: int) -> str:
+        """The option for what was chosen of one side: of a server the phase that changed most, else its step."""
+        from tracelens_graph.analyses.alignment.difference import steps_with_work
         from tracelens_graph.graph.batches import PHASES
 
-        if self._sides == self.windows or "diff_phases" not in self.tables:
+        if self._sides == self.windows:
             return ""
-        rows = [row for row in self.tables["diff_phases"].records() if row["phase"] in PHASES]
-        row = max(rows, key=lambda row: abs(row["change_ms"]) * row["iterations_b"], default=None)
-        if row is None or abs(row["change_ms"]) < _CHANGED * row["step_ms_a"]:
-            return ""
-        return str(row["phase"]) if 2 * abs(row["gap_ms_b"] - row["gap_ms_a"]) > abs(row["change_ms"]) else ""
+        rows = self.tables["diff_phases"].records() if "diff_phases" in self.tables else []
+        rows = [row for row in rows if row["phase"] in PHASES]
+        if rows:
+            most = max(rows, key=lambda row: abs(row["change_ms"]) * row["iterations_b"])
+            return f"--phase {most['phase']}"
+        return "".join(f"--step {number}" for number in steps_with_work(self._sides[side]))
 
     def tree(self, min_percent: float) -> Iterator[str]:
         """Both call trees as one."""

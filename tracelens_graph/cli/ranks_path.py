@@ -21,7 +21,9 @@ from tracelens_graph.errors import AnalysisError
 if TYPE_CHECKING:
     from tracelens_graph.analyses.critical_path.causes import Causes
     from tracelens_graph.analyses.critical_path.critical_path import CriticalPath
+    from tracelens_graph.analyses.critical_path.reduced import ReducedCauses
     from tracelens_graph.analyses.critical_path.what_if import WhatIf
+    from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
     from tracelens_graph.graph.trace_set import TraceSet
     from tracelens_graph.tables.table import Table
 
@@ -83,11 +85,15 @@ def answer_path(
     files, step = traces_named(traces), asked.step
     if step is not None and len(files) > _FEW_FILES:
         asked.window.of_each(load_set(files[:1]))  # a step that is not there is an error before all files are read
-    ranks = ranks_in(load_set(files, scheduler=scheduler))
+    window = WindowChoice() if step is not None else asked.window
+    ranks = _ranks(files, scheduler, is_asked=not changes and window == WindowChoice())
     _check_gpu_work(files, ranks, asked)
     conditions = gate.of_ranks(conditions, ranks)
-    causes = _causes(ranks, correct, None if step is not None else asked.window)
-    answer: _WhatIfs | _Path = _WhatIfs(causes, asked, top, changes) if changes else _Path(causes, asked, top)
+    answer: _WhatIfs | _Path
+    if changes:
+        answer = _WhatIfs(_causes(ranks, correct, window), asked, top, changes)
+    else:
+        answer = _Path(_reduced(ranks, correct) or _causes(ranks, correct, window), asked, top)
     if table is not None:
         print_table(for_people(answer.table(table), top), outputs)
     else:
@@ -97,16 +103,42 @@ def answer_path(
     gate.judge(conditions, answer.table, ranks)
 
 
-def _causes(ranks: TraceSet, correct: bool, window: WindowChoice | None) -> Causes:
+def _ranks(files: Sequence[str], scheduler: str | None, is_asked: bool) -> TraceSet:
+    """The ranks; where they are asked, and not held, what each leaves where it is read."""
+    from tracelens_graph.analyses.critical_path.reduced import kept_rank
+    from tracelens_graph.analyses.ranks.rank_collectives import ReadRank
+
+    if not is_asked:
+        return ranks_in(load_set(files, scheduler=scheduler))
+    return ranks_in(load_set(files, scheduler=scheduler, leaves=ReadRank(), keeps=kept_rank))
+
+
+def _causes(ranks: TraceSet, correct: bool, window: WindowChoice) -> Causes:
     from tracelens_graph.analyses.critical_path.critical_path import causes_of
+
+    chosen = ranks if window == WindowChoice() else window.of_each(ranks)
+    return causes_of(chosen, None if len(ranks) < 2 else _matched(ranks, correct))
+
+
+def _reduced(ranks: TraceSet, correct: bool) -> ReducedCauses | None:
+    """The causes of ranks that are not held; None where they are."""
+    from tracelens_graph.analyses.critical_path.reduced import ReducedCauses
+
+    if len(ranks) < 2 or all(one.is_held for one in ranks):
+        return None
+    return ReducedCauses(ranks, _matched(ranks, correct))
+
+
+def _matched(ranks: TraceSet, correct: bool) -> MatchedCollectives | None:
     from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 
-    matched = None if correct or len(ranks) < 2 else MatchedCollectives(ranks, correct=False)
-    return causes_of(ranks if window in (None, WindowChoice()) else window.of_each(ranks), matched)
+    return None if correct else MatchedCollectives(ranks, correct=False)
 
 
 def _check_gpu_work(files: Sequence[str], traces: TraceSet, asked: Asked) -> None:
-    if not any(len(one.core.gpu_rows) for one in traces):
+    from tracelens_graph.analyses.ranks.rank_collectives import has_gpu_work
+
+    if not any(map(has_gpu_work, traces)):
         instead = "" if len(traces) < 2 else f"; {asked.next('--table', 'late_ranks')}"
         raise AnalysisError(f"{files[0]}: no GPU work is recorded, and a critical path leads over GPU work{instead}")
 
@@ -122,7 +154,7 @@ def for_people(table: Table, top: int | None, hints: Callable[[Table], Sequence[
 class _Path:
     """The critical path of a step, or of all, and what was asked."""
 
-    causes: Causes
+    causes: Causes | ReducedCauses
     asked: Asked
     top: int | None
     main = TABLES[0]
@@ -131,18 +163,26 @@ class _Path:
     def path(self) -> CriticalPath:
         """The path."""
         from tracelens_graph.analyses.critical_path.critical_path import critical_path
+        from tracelens_graph.analyses.critical_path.reduced import ReducedCauses
 
+        if isinstance(self.causes, ReducedCauses):
+            return self.causes.path(self.asked.step)
         return critical_path(self.causes, self.asked.step)
+
+    def _step_paths(self) -> Sequence[CriticalPath]:
+        from tracelens_graph.analyses.critical_path.critical_path import step_paths
+        from tracelens_graph.analyses.critical_path.reduced import ReducedCauses
+
+        return self.causes.step_paths() if isinstance(self.causes, ReducedCauses) else step_paths(self.causes)
 
     def table(self, name: str) -> Table:
         """A table by its name."""
-        from tracelens_graph.analyses.critical_path.critical_path import step_paths
         from tracelens_graph.analyses.critical_path.path_tables import steps
 
         path = self.path
         makers: dict[str, Callable[[], Table]] = {
             "critical_path": path.segments, "critical_path_classes": path.classes, "critical_path_ranks": path.ranks,
-            "critical_path_names": path.names, "critical_path_steps": lambda: steps(step_paths(self.causes)),
+            "critical_path_names": path.names, "critical_path_steps": lambda: steps(self._step_paths()),
             "critical_path_ties": path.near_ties, "critical_path_slack": path.slack,
         }  # fmt: skip
         return makers[name]()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from glob import has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -128,6 +128,7 @@ def load_set(
     scheduler: str | None = None,
     is_job: bool = True,
     leaves: Leaves | None = None,
+    keeps: Callable[[Core], Any] | None = None,
 ) -> TraceSet:
     """The traces of some files, with progress on a terminal; notes on them go to standard error.
 
@@ -146,6 +147,7 @@ def load_set(
             capture=ANYWHERE.get().capture,
             identify=ANYWHERE.get().identify,
             leaves=leaves,
+            keeps=keeps,
         )
     call_devices(one.info.accelerator for one in traces)
     notes = [note for note in traces.notes if is_job or note not in traces.rank_notes]

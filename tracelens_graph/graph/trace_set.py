@@ -13,8 +13,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import PurePath
-from typing import Any, Protocol, Self, overload
+from typing import Any, Protocol, Self, TypeVar, overload
 
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.graph.core import Core
@@ -45,11 +46,38 @@ class Deferred:
         info: facts about the trace.
         left: what was made of the graph where it was read first.
         read: reads it again.
+        file: what its set knows it by.
+        ask: asks some of the set something where they are read; see `TraceSet.ask`.
     """
 
     info: TraceInfo
     left: Any
     read: Callable[[], Core]
+    file: str
+    ask: Callable[[Question, Mapping[str, Any]], Iterable[tuple[str, Any]]]
+
+
+class Reader:
+    """A graph that is asked something where it is read, and what is kept of it from question to question."""
+
+    def __init__(self, read: Callable[[], Core]) -> None:
+        self._read = read
+
+    @cached_property
+    def core(self) -> Core:
+        """The graph."""
+        return self._read()
+
+    def once(self, make: Callable[[Core], _Made]) -> _Made:
+        """What a function makes of the graph; made when first asked for."""
+        return self.core.once(make)
+
+
+Question = Callable[[Reader, Any], Any]
+"""What a graph is asked, with what is given to it; a function of a module, so that it can be sent to a process."""
+
+
+_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True)
@@ -73,6 +101,16 @@ class TraceMember:
     rank: int | None = None
     clock_ns: int | None = None
     offset_ns: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is no part of its trace."""
+        return not isinstance(self.graph, Window) or self.graph.is_whole
+
+    @property
+    def is_held(self) -> bool:
+        """Whether its graph is there, and need not be read again."""
+        return not isinstance(self.graph, Deferred)
 
     @property
     def held(self) -> Core | Window:
@@ -215,6 +253,25 @@ class TraceSet(Sequence[TraceMember]):
         """The set of whole graphs, of whose windows it is."""
         members = (one if isinstance(one.graph, Deferred) else replace(one, graph=one.core) for one in self._members)
         return self._again(self, members)
+
+    def ask(self, question: Question, given: Mapping[int, Any]) -> Iterator[tuple[int, Any]]:
+        """Place and answer of some members, each asked where it is read: in another process, or by a worker.
+
+        Args:
+            question: what they are asked.
+            given: place of each of them -> what the question takes beside the graph.
+        """
+        away: dict[str, int] = {}
+        ask = None
+        for place, one in given.items():
+            graph = self._members[place].graph
+            if isinstance(graph, Deferred):
+                away[graph.file], ask = place, graph.ask
+            else:
+                yield place, question(Reader(partial(_core_of, self._members[place])), one)
+        if ask is not None:
+            for file, answer in ask(question, {file: given[place] for file, place in away.items()}):
+                yield away[file], answer
 
     def by_rank(self) -> Self:
         """The set in the order of the ranks, those without one last."""
@@ -398,13 +455,17 @@ def rank_called(ranks: Sequence[Ranked], what: int | str) -> int:
 
 def titled(text: str, members: Iterable[TraceMember]) -> str:
     """A table's title, with what the windows of some traces are restricted to, each named where they differ."""
-    titles = {one.path: one.window.title for one in members}
+    titles = {one.path: "" if one.is_whole else one.window.title for one in members}
     if len(set(titles.values())) > 1:
         parts = [f"{path}: {title or 'whole'}" for path, title in titles.items()]
         restricted = "; ".join(parts[:_NAMED]) + (f"; and {len(parts) - _NAMED:,} more" if len(parts) > _NAMED else "")
     else:
         restricted = next(iter(titles.values()), "")
     return f"{text} ({restricted})" if restricted else text
+
+
+def _core_of(member: TraceMember) -> Core:
+    return member.core
 
 
 def _on_one_clock(members: Iterable[TraceMember]) -> tuple[TraceMember, ...]:

@@ -7,7 +7,7 @@ A window is a set of nodes. It holds an event or does not; it never cuts one. So
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, Self
 
@@ -16,7 +16,7 @@ import numpy as np
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.frameworks import Framework
 from tracelens_graph.graph import membership, traversals
-from tracelens_graph.graph.arrays import is_kind
+from tracelens_graph.graph.arrays import is_kind, positions_by
 from tracelens_graph.graph.batches import PHASES
 from tracelens_graph.graph.core import Core, Memo
 from tracelens_graph.graph.iterations import iterations_of
@@ -246,6 +246,14 @@ def columns_read(conditions: Mapping[str, Any]) -> frozenset[str]:
     """
     asked = (name for name, value in conditions.items() if value is not None and value is not False)
     return frozenset(column for name in asked for column in _READ.get(name, ()))
+
+
+def gpu_steps(core: Core, rows: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
+    """Of the steps that launched some GPU events the number, the row of the mark, and positions of the events."""
+    for mark, of in positions_by(core.gpu_step[rows]):
+        number = step_number(core.names[core.columns.name[mark]]) if mark >= 0 else None
+        if number is not None:
+            yield number, mark, of
 
 
 def step_number(name: str) -> int | None:

@@ -10,9 +10,12 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import pickle
 import shutil
 import weakref
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -20,10 +23,11 @@ from pathlib import Path
 from sys import intern
 from typing import Any, NamedTuple, Protocol
 
-from tracelens_graph.errors import AnalysisError, LinkError, NotATraceError, TraceError
+from tracelens_graph.errors import AnalysisError, LinkError, NotATraceError, OutputError, TraceError
+from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.graph import Graph, changed
 from tracelens_graph.graph.info import TraceInfo
-from tracelens_graph.graph.trace_set import Deferred, TraceMember, TraceSet
+from tracelens_graph.graph.trace_set import Deferred, Question, Reader, TraceMember, TraceSet
 from tracelens_graph.loaders.sources import Source, is_stream
 from tracelens_graph.loading.captures import with_captures
 from tracelens_graph.loading.files import left_out_note
@@ -66,7 +70,7 @@ class _Order:
     """A file to load, its execution trace and captures, the columns to keep, and the file that its graph goes to.
 
     Where there is something that graphs leave (`leaves`), that comes back in the place of the graph, which is written
-    only if `writes` says so.
+    only if `writes` says so. What `keeps` makes of the graph is kept for questions that are asked later.
     """
 
     file: str
@@ -77,6 +81,7 @@ class _Order:
     identify: bool | str = False
     leaves: Leaves | None = None
     writes: bool = True
+    keeps: Callable[[Core], Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -136,6 +141,7 @@ def load_core_set(
     capture: Sequence[str] = (),
     identify: bool | str = False,
     leaves: Leaves | None = None,
+    keeps: Callable[[Core], Any] | None = None,
 ) -> TraceSet:
     """The traces of some files as a set, in their order.
 
@@ -155,6 +161,7 @@ def load_core_set(
         identify: infer what replayed kernels are that no capture describes; a path: as in this other trace.
         leaves: what is made of each graph where it is read. Members then are `Deferred`: graphs are read again by
             whoever needs one. Graphs that leave nothing (None), saved ones and pipes are held, as without it.
+        keeps: what questions to the set will ask `Reader.once` for: made of each graph where it is read.
 
     Raises:
         TraceError: none of the files is a trace that can be read.
@@ -170,7 +177,7 @@ def load_core_set(
     alone = len(files) == 1 and scheduler is None
     sizes = {file: os.path.getsize(file) if os.path.isfile(file) else 0 for file in files}
     graphs: dict[str, Graph | Deferred] = {}
-    again = _Again()
+    again = _Again(processes, scheduler)
     errors: dict[str, TraceError] = {}
     links: dict[str, _Linked] = {}
     remarks: dict[str, None] = {}
@@ -188,6 +195,7 @@ def load_core_set(
                 identify,
                 leaves,
                 leaves is None or (scheduler is None and sum(sizes.values()) <= SPILLED_BYTES),
+                keeps,
             )
             for place, file in enumerate(files)
         }
@@ -198,7 +206,9 @@ def load_core_set(
                 (file, _loaded(orders[file], progress if alone else None, one_of_several=len(files) > 1))
                 for file in here
             ),
-            _on_workers(elsewhere, scheduler) if scheduler else _in_processes(elsewhere, processes),
+            _on_workers(_to_bytes, {one.file: _abroad(one) for one in elsewhere}, scheduler)
+            if scheduler
+            else _in_processes(elsewhere, processes),
         )
         for file, outcome in outcomes:
             done += sizes[file]
@@ -211,8 +221,9 @@ def load_core_set(
             if outcome.linked is not None:
                 links[file] = outcome.linked
             if isinstance(outcome, _Done) and outcome.info is not None and leaves is not None:
-                read = partial(again.graph, outcome, orders[file])
-                graphs[file] = Deferred(_brief(outcome.info, lists), leaves.shared(outcome.left), read)
+                again.done[file] = outcome, orders[file]
+                info, left = _brief(outcome.info, lists), leaves.shared(outcome.left)
+                graphs[file] = Deferred(info, left, partial(again.graph, file), file, again.answers)
                 continue
             if isinstance(outcome, _Done):
                 core = _fetched(outcome, orders[file], into_memory=held < memory_bytes)
@@ -251,18 +262,47 @@ def _brief(info: TraceInfo, known: dict[str, list[Any]]) -> TraceInfo:
 
 
 class _Again:
-    """Graphs that are read again when they are asked for; the last ones are kept."""
+    """Graphs that are read again when they are asked for; the last ones are kept.
 
-    def __init__(self) -> None:
+    Attributes:
+        done: what became of each file when it was read first.
+    """
+
+    def __init__(self, processes: int | None, scheduler: str | None) -> None:
+        self._processes, self._scheduler = processes, scheduler
+        self.done: dict[str, tuple[_Done, _Order]] = {}
         self._kept: dict[str, tuple[Graph, int]] = {}
         self._bytes = 0
 
-    def graph(self, done: _Done, order: _Order) -> Graph:
+    def answers(self, question: Question, given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+        """File and answer of some graphs, each where it is read; what was written on the way is read here.
+
+        Raises:
+            TraceError: one of them cannot be read any more.
+        """
+        asked = {file: _Asked(self.done[file][1], question, one) for file, one in given.items()}
+        away = {file: one for file, one in asked.items() if self.done[file][0].written is None}
+        for file, one in asked.items():
+            if file not in away:
+                yield file, question(_KeptReader(one.order, partial(self.graph, file)), one.given)
+        if self._scheduler is not None:
+            abroad = {file: replace(one, order=_abroad(one.order)) for file, one in away.items()}
+            found = _on_workers(_answer, abroad, self._scheduler)
+        else:
+            answers = map_in_processes(_answer, list(away.values()), self._processes, lambda one: one.order.file)
+            found = zip(away, answers, strict=True)
+        for file, answer in found:
+            if isinstance(answer, TraceError):
+                raise answer
+            yield file, answer
+
+    def graph(self, file: str) -> Graph:
         """The graph of a file.
 
         Raises:
             TraceError: it cannot be read any more.
         """
+        done, order = self.done[file]
         if order.file in self._kept:
             core, size = self._kept.pop(order.file)
         else:
@@ -376,21 +416,73 @@ def _in_processes(orders: Sequence[_Order], processes: int | None) -> Iterator[t
     return zip(files, map_in_processes(_to_file, orders, processes, lambda order: order.file), strict=True)
 
 
-def _on_workers(orders: Sequence[_Order], scheduler: str) -> Iterator[tuple[str, _Done | TraceError]]:
-    """File and graph, or why there is none, from workers of a Dask cluster."""
+def _on_workers(function: Callable[[Any], Any], items: Mapping[str, Any], scheduler: str) -> Iterator[tuple[str, Any]]:
+    """File and what a function makes of it, or why it does not, from workers of a Dask cluster."""
     from tracelens_graph.loading.cluster import map_on_workers
 
-    there = {
-        order.file: replace(
-            order,
-            file=os.path.abspath(order.file),
-            et=order.et and os.path.abspath(order.et),
-            capture=tuple(map(os.path.abspath, order.capture)),
-            identify=os.path.abspath(order.identify) if isinstance(order.identify, str) else order.identify,
-        )
-        for order in orders
-    }
-    return map_on_workers(_to_bytes, there, scheduler)
+    return map_on_workers(function, items, scheduler)
+
+
+def _abroad(order: _Order) -> _Order:
+    """An order for another machine."""
+    return replace(
+        order,
+        file=os.path.abspath(order.file),
+        et=order.et and os.path.abspath(order.et),
+        capture=tuple(map(os.path.abspath, order.capture)),
+        identify=os.path.abspath(order.identify) if isinstance(order.identify, str) else order.identify,
+    )
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A file, and what its graph is asked."""
+
+    order: _Order
+    question: Question
+    given: Any
+
+
+def _answer(asked: _Asked) -> Any:
+    """What a graph answers, or why it cannot be read."""
+    try:
+        return asked.question(_KeptReader(asked.order, partial(_read, asked.order)), asked.given)
+    except TraceError as error:
+        return error
+
+
+def _read(order: _Order) -> Graph:
+    loaded = _loaded(order, processes=1)
+    if isinstance(loaded, TraceError):
+        raise loaded
+    return loaded.core
+
+
+class _KeptReader(Reader):
+    """A graph whose kept parts lie beside the set's other temporary files.
+
+    On a machine that does not see these, they are made of the graph again.
+    """
+
+    def __init__(self, order: _Order, read: Callable[[], Core]) -> None:
+        super().__init__(read)
+        self._order = order
+
+    def once(self, make: Callable[[Core], Any]) -> Any:
+        """What a function makes of the graph, read back where it was kept."""
+        file = self._order.target.with_suffix(f".{make.__name__}")
+        try:
+            return pickle.loads(zlib.decompress(file.read_bytes()))
+        except OSError:
+            return _keep(self._order, self.core, make)
+
+
+def _keep(order: _Order, core: Core, make: Callable[[Core], Any]) -> Any:
+    made = make(core)
+    target = order.target.with_suffix(f".{make.__name__}")
+    with suppress(OutputError), replacing(target, private=True) as file:
+        file.write(zlib.compress(pickle.dumps(made), 1))  # another machine does not see the folder
+    return made
 
 
 def _to_file(order: _Order) -> _Done | TraceError:
@@ -403,6 +495,8 @@ def _to_file(order: _Order) -> _Done | TraceError:
         return loaded
     core = loaded.core
     left = None if order.leaves is None else order.leaves(core)
+    if left is not None and order.keeps is not None:
+        _keep(order, core, order.keeps)
     info = None if left is None else core.info
     source = Source(order.file, path=Path(order.file).absolute())
     if left is not None and not order.writes:

@@ -14,6 +14,7 @@ from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.host_work import HOST_TIMES, is_of_host
 from tracelens_graph.analyses.alignment.several import SPREAD
 from tracelens_graph.analyses.diagnosis.headline import is_thinned
+from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.analyses.ops.programs import recorded_executions
 from tracelens_graph.analyses.serving.iterations import BETWEEN
 from tracelens_graph.reports.document import document_json, facts
@@ -312,7 +313,7 @@ def _causes(
         shown, others = rows, []
     for row in shown:
         yield _figures(2 * _INDENT + row["cause"].replace("_", " "), row, width)
-        if most and abs(row["change_ms"]) > largest:
+        if most and abs(row["change_ms"]) > largest and row["cause"] != Cause.unknown_not_recorded.name:
             room = max(width - 3 * len(_INDENT), 24)
             yield from (3 * _INDENT + line for line in first_lines(printable(str(row["why"])), room, most))
     if others:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.critical_path import CriticalPath, steps_of
+from tracelens_graph.analyses.critical_path.critical_path import CriticalPath
 from tracelens_graph.analyses.critical_path.path_tables import CLASS_MEANING
 from tracelens_graph.analyses.critical_path.what_if import WhatIf
 from tracelens_graph.reports.markdown import escape, page, table_markdown
@@ -61,7 +61,7 @@ def subject(path: CriticalPath) -> str:
     """What a length is of."""
     if path.step is not None:
         return f"path step {path.step}"
-    return "the recording" if all(one.window.is_whole for one in path.causes.traces) else "the chosen part"
+    return "the recording" if all(one.is_whole for one in path.causes.traces) else "the chosen part"
 
 
 def extent(path: CriticalPath) -> str:
@@ -70,7 +70,7 @@ def extent(path: CriticalPath) -> str:
         what = subject(path)
         first = "the first event that can be followed" if what == "the recording" else "its first event"
         return f"{_capital(what)} lasts from {first} to its last GPU end, over all ranks"
-    is_first = int(steps_of(path.causes).number[0]) == path.step
+    is_first = int(path.steps.number[0]) == path.step
     begin = "its mark on the host" if is_first else "the last GPU end of the steps before"
     return f"{_capital(subject(path))} lasts from {begin} to its own last GPU end, over all ranks"
 

@@ -11,36 +11,21 @@ from handmade import span
 from hypothesis import given
 from hypothesis import strategies as st
 from lockstep import call, gpu, sync, trace
-from made_jobs import SimulatedJob, simulated_job
+from made_jobs import JOBS, SimulatedJob, simulated_job
 
 from tracelens_graph.analyses.critical_path.causes import Causes, causes
-from tracelens_graph.analyses.critical_path.collective_points import Member, awaited_parts, waits_partly
+from tracelens_graph.analyses.critical_path.collective_points import (
+    Member,
+    awaited_parts,
+    recorded_root,
+    waits_partly,
+)
 from tracelens_graph.analyses.critical_path.path_nodes import longest_calls
 from tracelens_graph.analyses.critical_path.points import Edge, Role
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.one import load_core
 
-KINDS = ("broadcast", "reduce", "gather", "scatter", "send", "all_to_all", "all_to_allv", "barrier")
-JOBS: dict[str, dict[str, Any]] = {
-    "one rank, work from before": {"unlaunched": 5},
-    "launch-bound": {"tiny_kernels": 300, "batch": 2},
-    "one late": {"ranks": 4, "seed": 3, "dataloader_us": 12_000.0, "dataloader_rank": 2},
-    "hosts that wait": {"ranks": 4, "sync_every_step": True, "host_barrier": True},
-    "copies that block": {"ranks": 2, "copy_mb": 64.0, "pageable": True, "read_loss": True},
-    "pipeline": {"ranks": 4, "pipeline_parallel": 2},
-    "tensor parallel": {"ranks": 4, "tensor_parallel": 2},
-    "expert parallel": {"ranks": 2, "expert_parallel": 2},
-    "all kinds, slow rank": {
-        "ranks": 8, "program": "loop", "step_collectives": KINDS, "collective_mb": (1.0, 32.0), "slow_rank": 3,
-    },
-    "clocks of two hosts": {"ranks": 4, "nodes": 2, "end_noise_us": 5.0, "clock_offset_us": 700.0},
-    "from mid-step on": {"ranks": 4, "late_rank": 1, "steps": 3, "recording_begins_us": 4_000.0},
-    "one from mid-step on": {
-        "ranks": 4, "late_rank": 1, "steps": 3, "recording_begins_us": 4_000.0, "recording_begins_rank": 1,
-    },
-    "no Python stacks": {"ranks": 2, "python_stacks": False, "recompute": "non_reentrant"},
-}  # fmt: skip
 CALLED = {Edge.launch: "launch", Edge.stream: "stream", Edge.event: "wait"}
 
 
@@ -215,9 +200,10 @@ def test_against_the_simulator(nothing_recorded: bool) -> None:
         nodes = []
         for rank, uid in zip(one["ranks"], one["kernels"], strict=True):
             found = job.traces[rank].core.collectives
-            nodes.append(Member(found.nodes[found.of_row[job.traces[rank].core.row(uid)]], job.traces[rank]))
+            node = found.nodes[found.of_row[job.traces[rank].core.row(uid)]]
+            nodes.append(Member(node, rank, recorded_root(job.traces[rank].core, node.rows)))
         if nothing_recorded and kind not in ("send", "all_to_all", "all_to_allv"):
-            nodes = [Member(said.node, job.traces[0]) for said in nodes]  # nobody is the root then
+            nodes = [Member(said.node, 0) for said in nodes]  # nobody is the root then
         awaited, guess = awaited_parts(kind, nodes, np.array(one["start_ns"]), np.array(one["end_ns"]))
         assert guess == (nothing_recorded and kind in ("broadcast", "reduce", "gather", "scatter"))
         whole = np.ones((len(nodes), len(nodes)), bool)
@@ -247,7 +233,7 @@ def test_a_root_by_times(data: st.DataObject) -> None:
 def _strangers(count: int) -> list[Member]:
     """Parts of a collective whose rank is not known."""
     job = simulated_job(ranks=2, steps=1, program="loop", collective_args="none")
-    return [Member(job.traces[0].core.collectives.nodes[0], job.traces[0])] * count
+    return [Member(job.traces[0].core.collectives.nodes[0], 0)] * count
 
 
 calls = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30)), min_size=1, max_size=12)

@@ -42,6 +42,8 @@ _ALIGNMENT = re.compile(r"_align(?:ment)?_?(\d+)", re.IGNORECASE)
 _EVEN = 4
 """Elements of an alignment below which a size is odd."""
 _COMPILED = "Triton-fused"
+_BY_HAND = re.compile("triton__[a-z]")
+"""Kernels that somebody wrote in Triton: compilers put a kind before the name, or only numbers behind two dashes."""
 _ONE_LIBRARY = ({"cuBLAS", "nvjet", "CUTLASS"}, {"cuDNN", "CUTLASS"})
 """Families of names that one library of NVIDIA ships: which of them runs, it chooses by sizes and alignment."""
 _COMPILED_FAMILY = "inductor"
@@ -54,7 +56,7 @@ def is_move(name: str) -> bool:
 
 def is_compiled(name: str) -> bool:
     """Whether a compiler wrote a kernel for several ops, by its name."""
-    return name.startswith("triton") and kernel_categories([(name, "")])[0] == _COMPILED
+    return name.startswith("triton") and not _BY_HAND.match(name) and kernel_categories([(name, "")])[0] == _COMPILED
 
 
 def of_any_build(kernels: Kernels) -> dict[str, int]:

@@ -300,7 +300,7 @@ class Evidence:
         if not all(leaf in leaves for node in parents for leaf in range(int(forest.low[node]), int(forest.high[node]))):
             return False
         (name,) = map(_plain_op, ops)
-        if all(_plain_op(other) in name for other in others):
+        if "fused" in name or all(_plain_op(other) in name for other in others):
             return True
         category, *_ = _categories(self.extra[side])
         core, rest = _MADE_OF.get(category, ("", set()))

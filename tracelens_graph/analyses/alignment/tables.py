@@ -226,8 +226,6 @@ _BUSY = {
 """Parts of the time in which the GPU works -> row of the timeline; the one that also counts what lies beside other
 work; what works, and the words for the difference."""
 
-_WHERE = {AROUND: "before the first and behind the last GPU event of the steps"}
-
 
 @dataclass(frozen=True)
 class TimePart:
@@ -360,7 +358,7 @@ def _why_busy(row: str, about: list[str], sides: list[_Side]) -> str:
 
 
 def _why_idle(part: str, cause: Cause, sides: list[_Side], names: tuple[str, str]) -> str:
-    texts = [_WHERE[part]] if part == AROUND else []
+    texts = []
     if part == IDLE:
         texts.append(_number([int((side.idle[part].parts[cause] > 0).sum()) for side in sides], "gap", "gaps"))
         for one, many, number in _FIGURES.get(cause, ()):
@@ -372,4 +370,4 @@ def _why_idle(part: str, cause: Cause, sides: list[_Side], names: tuple[str, str
     else:
         causes = (f"in {name} to {called}" for name, called in zip(names, because, strict=True) if called)
         texts.append(f"the longest due {', '.join(causes)}")
-    return f"{', '.join(texts)}; {CAUSE_MEANING[cause]}"
+    return "; ".join(filter(None, (", ".join(texts), CAUSE_MEANING[cause])))

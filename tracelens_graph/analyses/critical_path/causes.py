@@ -8,17 +8,27 @@ those that bound in the first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.collective_points import EARLIEST, CollectivePoints, collective_points
-from tracelens_graph.analyses.critical_path.points import Edge, RankPoints, Role, rank_points
+from tracelens_graph.analyses.critical_path.collective_points import (
+    EARLIEST,
+    CollectivePoints,
+    PartPoints,
+    collective_points,
+    parts_on_gpu,
+    recorded_root,
+)
+from tracelens_graph.analyses.critical_path.points import Edge, Inferred, RankPoints, Role, rank_points
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 
 LEAST_QUANTILE = 0.005
 
@@ -36,7 +46,8 @@ class Causes:
 
     Attributes:
         traces: the ranks.
-        matched: which of their collectives are one, and on which clock they are; None for their own.
+        matched: which of their collectives are one; None where none are.
+        clock: times of a rank, by its place, on the clock that the points are on.
         time: per point the moment, ns.
         level: per point its place among points of one moment that follow from each other.
         ordinal, row, role: per point its rank's place in `traces`, its row there, -1 without one, and its `Role`.
@@ -54,6 +65,7 @@ class Causes:
 
     traces: TraceSet
     matched: MatchedCollectives | None
+    clock: Callable[[int, Ns], Ns]
     time: np.ndarray
     level: np.ndarray
     ordinal: np.ndarray
@@ -82,7 +94,7 @@ class Causes:
 
     def on_clock(self, ordinal: int, time: int) -> int:
         """A moment of a rank on the clock that the points are on."""
-        return int(_on_clock(self.traces, self.matched, ordinal, np.array([time], np.int64))[0])
+        return int(self.clock(ordinal, np.array([time], np.int64))[0])
 
 
 def causes(traces: TraceSet, matched: MatchedCollectives | None = None) -> Causes:
@@ -98,10 +110,44 @@ def causes(traces: TraceSet, matched: MatchedCollectives | None = None) -> Cause
     ranks = [rank_points(one.core) for one in traces]
     if matched is None and len(traces) > 1:
         matched = MatchedCollectives(traces.with_graphs(lambda core: core))
-    if not any(len(rank.gpu_rows) for rank in ranks):
+    check_gpu_work(len(rank.gpu_rows) for rank in ranks)
+
+    def meet(first: Rows, time: Ns) -> CollectivePoints:
+        if matched is None:
+            return CollectivePoints(len(time))
+        parts = _part_points(matched, ranks, first, traces)
+        return collective_points(matched, parts, time, lambda one: _root(matched, one, traces))
+
+    made = unbound(traces, matched, ranks, partial(_on_clock, traces, matched), meet)
+    least = least_latency(together([latencies(made)]))
+    # What binds depends on latencies, and the usual ones on what binds: the least ones make a start.
+    usual = bound_latency(together([bound_latencies(bound_by(made, least, least))]), least, 0.5)
+    return bound_by(made, least, usual)
+
+
+def check_gpu_work(counts: Iterable[int]) -> None:
+    """Raise an error where no rank has GPU events.
+
+    Raises:
+        AnalysisError: none has.
+    """
+    if not any(counts):
         raise AnalysisError("there are no GPU events, so there is no path to follow through them")
+
+
+def unbound(
+    traces: TraceSet, matched: MatchedCollectives | None, ranks: Sequence[RankPoints],
+    clock: Callable[[int, Ns], Ns], meet: Callable[[Rows, Ns], CollectivePoints],
+) -> Causes:  # fmt: skip
+    """Points and edges of ranks on one clock, before it is known what binds.
+
+    Args:
+        traces, matched, clock: as in `Causes`.
+        ranks: points of each rank.
+        meet: points of collectives, of where those of each rank begin and of the moments of all.
+    """
     first = np.concatenate(([0], np.cumsum([len(rank.time) for rank in ranks])))
-    time = np.concatenate([_on_clock(traces, matched, at, rank.time) for at, rank in enumerate(ranks)])
+    time = np.concatenate([clock(at, rank.time) for at, rank in enumerate(ranks)])
     ordinal = np.repeat(np.arange(len(ranks), dtype=np.int32), np.diff(first))
     role, row = (np.concatenate([getattr(rank, name) for rank in ranks]) for name in ("role", "row"))
     before, after = (
@@ -109,19 +155,14 @@ def causes(traces: TraceSet, matched: MatchedCollectives | None = None) -> Cause
         for name in ("before", "after")
     )
     kind = np.concatenate([rank.kind for rank in ranks])
-    found = CollectivePoints(len(time))
-    if matched is not None:
-        found = collective_points(matched, ranks, first, traces, time)
-        replaced = np.zeros(len(time), bool)
-        replaced[found.served] = True
-        kept = ~((kind == Edge.run) & replaced[after])
-        before = np.concatenate((before[kept], found.before))
-        after = np.concatenate((after[kept], found.after))
-        kind = np.concatenate((kind[kept], found.kind))
-        time = np.concatenate((time, found.time))
-        ordinal = np.concatenate((ordinal, found.ordinal))
-        role = np.concatenate((role, np.full(len(found.time), Role.complete, np.int8)))
-        row = np.concatenate((row, np.full(len(found.time), -1)))
+    found = meet(first, time)
+    replaced = np.zeros(len(time), bool)
+    replaced[found.served] = True
+    kept = ~((kind == Edge.run) & replaced[after])
+    before = np.concatenate((before[kept], found.before))
+    after = np.concatenate((after[kept], found.after))
+    kind = np.concatenate((kind[kept], found.kind))
+    time = np.concatenate((time, found.time))
     forward = time[before] <= time[after]
     negative = {
         Edge(one): count for one, count in enumerate(np.bincount(kind[~forward], minlength=len(Edge)).tolist()) if count
@@ -132,33 +173,64 @@ def causes(traces: TraceSet, matched: MatchedCollectives | None = None) -> Cause
     is_whole = np.zeros(len(time), bool)
     is_whole[found.whole] = True
     level, ordered = _levels(time, before, after)
-    before, after, kind = before[ordered], after[ordered], kind[ordered]
-    latency = time[after] - time[before]
-    least = _least(latency, kind, _waited(time, before, after, kind))
-    # What binds depends on latencies, and the usual ones on what binds: the least ones make a start.
-    usual = bound_latency(latency, kind, bind(time[before] + least[kind], after, len(time))[after], least, 0.5)
+    none = np.zeros(0, np.int64)
     return Causes(
         traces=traces,
         matched=matched,
+        clock=clock,
         time=time,
         level=level,
-        ordinal=ordinal,
-        row=row,
-        role=role,
-        before=before,
-        after=after,
-        kind=kind,
-        binding=bind(time[before] + usual[kind], after, len(time)),
-        least_ns=least,
-        usual_ns=usual,
+        ordinal=np.concatenate((ordinal, found.ordinal)),
+        row=np.concatenate((row, np.full(len(found.time), -1))),
+        role=np.concatenate((role, np.full(len(found.time), Role.complete, np.int8))),
+        before=before[ordered],
+        after=after[ordered],
+        kind=kind[ordered],
+        binding=none,
+        least_ns=none,
+        usual_ns=none,
         first_point=first[:-1],
         ranks=ranks,
         is_whole=is_whole,
         collective=found.collective,
         negative=negative,
         worst_negative_ns=found.worst_ns,
-        notes=_notes(traces, matched, ranks, found),
+        notes=notes_on(traces, matched, [one.about for one in ranks], found),
     )
+
+
+def bound_by(made: Causes, least: Ns, usual: Ns) -> Causes:
+    """The same points, and what binds each with these latencies."""
+    allowed = made.time[made.before] + usual[made.kind]
+    return replace(made, binding=bind(allowed, made.after, len(made.time)), least_ns=least, usual_ns=usual)
+
+
+def _part_points(matched: MatchedCollectives, ranks: Sequence[RankPoints], first: Rows, traces: TraceSet) -> PartPoints:
+    """Where each part of a collective starts and ends among the points of all ranks."""
+    part = parts_on_gpu(matched)
+    start, end, single = np.zeros(len(part), np.int64), np.zeros(len(part), np.int64), np.ones(len(part), bool)
+    for ordinal, of in positions_by(matched.trace[part]):
+        kernels = [matched.parts.kernels(one) for one in part[of].tolist()]
+        start[of], end[of], single[of] = (
+            one + add
+            for one, add in zip(
+                ends_of(ranks[ordinal], kernels, traces[ordinal].core), (*2 * [first[ordinal]], 0), strict=True
+            )
+        )
+    return PartPoints(part, start, end, single)
+
+
+def ends_of(rank: RankPoints, kernels: Sequence[Sequence[int]], core: Core) -> tuple[Rows, Rows, Mask]:
+    """Points where collectives of a rank start and end, by their kernels, and whether these are of one."""
+    end_ns = core.columns.end_ns
+    opens = np.array([rows[0] for rows in kernels], np.int64)
+    closes = np.array([max(rows, key=lambda row: int(end_ns[row])) for rows in kernels], np.int64)
+    start = rank.gpu_start[np.searchsorted(rank.gpu_rows, opens)]
+    return start, rank.gpu_end[np.searchsorted(rank.gpu_rows, closes)], opens == closes
+
+
+def _root(matched: MatchedCollectives, part: int, traces: TraceSet) -> int | None:
+    return recorded_root(traces[int(matched.trace[part])].core, matched.parts.kernels(part))
 
 
 def bind(allowed: np.ndarray, after: np.ndarray, points: int) -> np.ndarray:
@@ -178,42 +250,75 @@ def _on_clock(traces: TraceSet, matched: MatchedCollectives | None, ordinal: int
     return np.asarray(matched.clock_ns(ordinal, time), np.int64)
 
 
-def _waited(time: np.ndarray, before: np.ndarray, after: np.ndarray, kind: np.ndarray) -> np.ndarray:
-    """Per edge whether it is a call that the work it waits for outlasted: its time shows nothing of the call."""
+# --- latencies --------------------------------------------------------------------------------------------------------
+
+Latencies = Mapping[Edge, tuple[Ns, Codes]]
+"""Kind of edge with a latency of its own -> latencies, ascending and no more than twice the ceiling, and how often."""
+
+Counts = Mapping[Edge, Codes]
+"""Kind of edge -> for each such latency how often it is."""
+
+
+def latencies(made: Causes) -> Latencies:
+    """Latencies of all edges, but of calls that the work they wait for outlasted: their time shows nothing of them."""
+    time, before, after = made.time, made.before, made.after
     ended = np.full(len(time), EARLIEST)
-    syncs = kind == Edge.sync
+    syncs = made.kind == Edge.sync
     np.maximum.at(ended, after[syncs], time[before[syncs]])
-    return (kind == Edge.call) & (ended[after] > time[before])
+    return _counted(made, ~((made.kind == Edge.call) & (ended[after] > time[before])))
 
 
-def _least(latency: np.ndarray, kind: np.ndarray, waited: np.ndarray) -> np.ndarray:
+def bound_latencies(made: Causes) -> Latencies:
+    """Latencies of the edges that bind."""
+    return _counted(made, made.binding[made.after] == np.arange(len(made.kind)))
+
+
+def _counted(made: Causes, chosen: Mask) -> Latencies:
+    found = {}
+    for edge, ceiling in CEILING_NS.items():
+        own = np.flatnonzero(chosen & (made.kind == edge))
+        taken = np.minimum(made.time[made.after[own]] - made.time[made.before[own]], 2 * ceiling)
+        found[edge] = np.unique(taken, return_counts=True)
+    return found
+
+
+def together(known: Iterable[Latencies]) -> Counts:
+    """The latencies of some ranks counted together."""
+    counts = {edge: np.zeros(2 * ceiling + 1, np.int64) for edge, ceiling in CEILING_NS.items()}
+    for one in known:
+        for edge, (value, count) in one.items():
+            counts[edge][value] += count
+    return counts
+
+
+def _at(counts: Counts, edge: Edge, place: Callable[[int], int]) -> int | None:
+    """The latency of a kind at a place in their order; None without any."""
+    reached = np.cumsum(counts[edge])
+    return int(np.searchsorted(reached, place(int(reached[-1])), "right")) if reached[-1] else None
+
+
+def least_latency(counts: Counts) -> Ns:
     """Per kind of edge the latency of the fastest, ns; 0 for kinds without a latency of their own."""
     least = np.zeros(len(Edge), np.int64)
     for edge, ceiling in CEILING_NS.items():
-        if len(own := latency[(kind == edge) & ~waited]):
-            place = int(LEAST_QUANTILE * (len(own) - 1))
-            least[edge] = min(int(np.partition(own, place)[place]), ceiling)
+        if (found := _at(counts, edge, lambda count: int(LEAST_QUANTILE * (count - 1)))) is not None:
+            least[edge] = min(found, ceiling)
     return least
 
 
-def bound_latency(
-    latency: np.ndarray, kind: np.ndarray, binding: np.ndarray, least: np.ndarray, quantile: float
-) -> np.ndarray:
+def bound_latency(counts: Counts, least: Ns, quantile: float) -> Ns:
     """Per kind of edge a quantile of the latencies of those that bind, ns; no less than the latency of the fastest.
 
     Args:
-        latency, kind: per edge.
-        binding: per edge the one that binds the point behind it.
+        counts: how often each latency is.
         least: per kind of edge the latency of the fastest.
         quantile: between 0 and 1.
     """
-    found = least.copy()
-    binds = binding == np.arange(len(binding))
-    for edge, ceiling in CEILING_NS.items():
-        if len(own := latency[binds & (kind == edge)]):
-            place = int(np.ceil(quantile * (len(own) - 1)))
-            found[edge] = max(min(int(np.partition(own, place)[place]), 2 * ceiling), int(least[edge]))
-    return found
+    usual = least.copy()
+    for edge in CEILING_NS:
+        if (found := _at(counts, edge, lambda count: int(np.ceil(quantile * (count - 1))))) is not None:
+            usual[edge] = max(found, int(least[edge]))
+    return usual
 
 
 def _levels(time: np.ndarray, before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -235,11 +340,12 @@ def _levels(time: np.ndarray, before: np.ndarray, after: np.ndarray) -> tuple[np
     return level, ordered
 
 
-def _notes(
-    traces: TraceSet, matched: MatchedCollectives | None, ranks: Sequence[RankPoints], found: CollectivePoints
+def notes_on(
+    traces: TraceSet, matched: MatchedCollectives | None, ranks: Sequence[Inferred], found: CollectivePoints
 ) -> list[str]:
+    """What a reader must know of a path over some ranks."""
     notes = list(matched.notes) if matched is not None else []
-    notes += [f"{one.name}: {note}" for one, rank in zip(traces, ranks, strict=True) for note in rank.notes]
+    notes += [f"{one.name}: {note}" for one, rank in zip(traces, ranks, strict=False) for note in rank.notes]
     if inferred := sum(rank.inferred for rank in ranks):
         notes.append(
             f"waits between streams are not recorded (no cuda_sync rows); {inferred:,} are inferred from the order of "

@@ -7,17 +7,18 @@ recorded, from when each rank ended.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.points import Edge, RankPoints
+from tracelens_graph.analyses.critical_path.points import Edge
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.graph.arrays import distinct, positions_by
 from tracelens_graph.graph.collectives import Collective
-from tracelens_graph.graph.trace_set import TraceMember, TraceSet
+from tracelens_graph.graph.core import Core
+from tracelens_graph.utils.arrays import Mask, Ns, Rows
 
 BUFFERED_BYTES = 4 << 20
 """A sender of no more than this need not wait for its receiver: a buffer of NCCL's takes the message."""
@@ -32,10 +33,11 @@ _TRANSFER = ("send", "recv")
 
 
 class Member(NamedTuple):
-    """What a rank knows of a collective, and the rank."""
+    """What a rank knows of a collective, the rank, and the root that it recorded; see `recorded_root`."""
 
     node: Collective
-    trace: TraceMember
+    rank: int | None
+    root: int | None = None
 
 
 def waits_partly(kind: str) -> bool:
@@ -57,7 +59,7 @@ def awaited_parts(
         return _partners(members), False
     if kind in _TRANSFER:
         return _transfer(members, start_ns, end_ns), False
-    root = _recorded_root(members)
+    root = _root_of(members)
     guess = root < 0
     if guess:
         root = _likely_root(kind, start_ns, end_ns)
@@ -79,7 +81,7 @@ def _partners(members: Sequence[Member]) -> np.ndarray | None:
     if ranks is None:
         return None
     place = {rank: at for at, rank in enumerate(ranks)}
-    own = [place.get(-1 if one.trace.rank is None else one.trace.rank, -1) for one in members]
+    own = [place.get(-1 if one.rank is None else one.rank, -1) for one in members]
     awaited = np.eye(len(members), dtype=bool)
     for at, one in enumerate(members):
         splits = [split for split in (one.node.in_split, one.node.out_split) if split]
@@ -109,29 +111,36 @@ def _transfer(members: Sequence[Member], start_ns: np.ndarray, end_ns: np.ndarra
     return awaited
 
 
-def _recorded_root(members: Sequence[Member]) -> int:
-    """Place of the root; -1 where it is not recorded.
-
-    PyTorch writes the root, by its place in the group, where it writes the rank for other kinds; so it is the root if
-    all ranks say the same.
-    """
-    places = {_recorded_rank(one) for one in members}
+def _root_of(members: Sequence[Member]) -> int:
+    """Place of the root; -1 where it is not recorded, or where ranks disagree."""
+    places = {one.root for one in members}
     if len(places) != 1 or len(members) < 2 or (place := places.pop()) is None:
         return -1
     ranks = members[0].node.ranks
     root = ranks[place] if ranks and place < len(ranks) else place
-    return next((at for at, one in enumerate(members) if one.trace.rank == root), -1)
+    return next((at for at, one in enumerate(members) if one.rank == root), -1)
 
 
-def _recorded_rank(one: Member) -> int | None:
-    core, c = one.trace.core, one.trace.core.columns
-    for row in one.node.rows:
+def recorded_root(core: Core, rows: Sequence[int]) -> int | None:
+    """The root by its place in the group, which PyTorch writes where it writes the rank for other kinds.
+
+    Args:
+        core: the graph.
+        rows: kernels of a collective.
+    """
+    c = core.columns
+    for row in rows:
         owner = int(c.owner[row])
         for uid in (int(c.uid[row]), int(c.uid[owner]) if owner >= 0 else -1):
             value = core.collective_args.get(uid, {}).get("rank")
             if type(value) is int and value >= 0:
                 return value
     return None
+
+
+def has_root(kind: str) -> bool:
+    """Whether in a kind of collective one rank gives to all others, or gets from them."""
+    return kind in (*_FROM_ONE, *_TO_ONE)
 
 
 def _likely_root(kind: str, start_ns: np.ndarray, end_ns: np.ndarray) -> int:
@@ -186,8 +195,30 @@ class CollectivePoints:
     on_host: int = 0
 
 
+class PartPoints(NamedTuple):
+    """Parts that ranks had in matched collectives on the GPU, and their points.
+
+    Attributes:
+        part: the parts, ascending.
+        start, end: points where each starts and ends.
+        single: whether these are of one kernel.
+    """
+
+    part: Rows
+    start: Rows
+    end: Rows
+    single: Mask
+
+
+def parts_on_gpu(matched: MatchedCollectives) -> Rows:
+    """The parts of matched collectives that kernels carried out."""
+    parts = matched.parts
+    on_gpu = np.array([not one.on_host for one in parts.forms], bool)[parts.form] if len(parts) else np.zeros(0, bool)
+    return np.flatnonzero((matched.number >= 0) & on_gpu)
+
+
 def collective_points(
-    matched: MatchedCollectives, ranks: Sequence[RankPoints], first: np.ndarray, traces: TraceSet, time: np.ndarray
+    matched: MatchedCollectives, parts: PartPoints, time: Ns, root: Callable[[int], int | None]
 ) -> CollectivePoints:
     """Points between the starts and the ends of those who take part in collectives.
 
@@ -195,26 +226,29 @@ def collective_points(
 
     Args:
         matched: the collectives of the ranks.
-        ranks, first: points of each rank, and where they begin among those of all.
-        traces: the ranks.
+        parts: their parts on the GPU.
         time: moments of all points.
+        root: the root that was recorded for a part.
     """
-    there = np.flatnonzero(matched.number >= 0)
-    on_gpu = [not matched.parts.collective(part).on_host for part in there.tolist()]
-    parts = there[np.array(on_gpu, bool)]
-    trace, number = matched.trace[parts], matched.number[parts]
-    nodes = [matched.parts.collective(part) for part in parts.tolist()]
-    start, end, single = _ends(nodes, trace, ranks, first, traces)
-    found = CollectivePoints(len(time), on_host=len(np.unique(matched.number[there])) - len(np.unique(number)))
-    size = np.array([one.group_size or 0 for one in nodes], np.int64)
-    found.whole = end[np.bincount(number)[number] >= size] if len(nodes) else end
+    part, start, end, single = parts
+    trace, number = matched.trace[part], matched.number[part]
+    known = matched.parts
+    found = CollectivePoints(
+        len(time), on_host=len(np.unique(matched.number[matched.number >= 0])) - len(np.unique(number))
+    )
+    size = np.array([one.group_size or 0 for one in known.forms], np.int64)[known.form[part]] if len(part) else part
+    found.whole = end[np.bincount(number)[number] >= size] if len(part) else end
     partly = np.array([waits_partly(kind) for kind in matched.kind], bool)
     group = np.where(partly[number], -1, number)
     pairs: list[tuple[int, int, int]] = []
     for collective, of in positions_by(np.where(partly[number], number, -1)):
         if collective < 0:
             continue
-        members = [Member(nodes[place], traces[int(trace[place])]) for place in of.tolist()]
+        rooted = has_root(matched.kind[collective])
+        members = [
+            Member(known.form_of(one), matched.ranks[known.trace[one]].rank, root(one) if rooted else None)
+            for one in part[of].tolist()
+        ]
         awaited, guessed = awaited_parts(matched.kind[collective], members, time[start[of]], time[end[of]])
         found.guessed += guessed
         if awaited is None:
@@ -242,22 +276,6 @@ def collective_points(
             time,
         )
     return found
-
-
-def _ends(
-    nodes: Sequence[Collective], trace: np.ndarray, ranks: Sequence[RankPoints], first: np.ndarray, traces: TraceSet
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Points where each part of a collective starts and ends, and whether these are of one kernel."""
-    start, end = np.zeros((2, len(nodes)), np.int64)
-    single = np.ones(len(nodes), bool)
-    for ordinal, of in positions_by(trace):
-        rank, end_ns = ranks[ordinal], traces[ordinal].core.columns.end_ns
-        opens = np.array([nodes[place].rows[0] for place in of.tolist()], np.int64)
-        closes = np.array([max(nodes[place].rows, key=lambda row: int(end_ns[row])) for place in of.tolist()], np.int64)
-        start[of] = first[ordinal] + rank.gpu_start[np.searchsorted(rank.gpu_rows, opens)]
-        end[of] = first[ordinal] + rank.gpu_end[np.searchsorted(rank.gpu_rows, closes)]
-        single[of] = opens == closes
-    return start, end, single
 
 
 def _add(

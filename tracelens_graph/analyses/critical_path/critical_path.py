@@ -10,7 +10,7 @@ the lengths of steps add up to that of the whole.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -25,10 +25,9 @@ from tracelens_graph.analyses.critical_path.points import Role
 from tracelens_graph.analyses.critical_path.walk import Path, walk
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.graph.window import Window, step_number, whole_window
+from tracelens_graph.graph.window import Window, gpu_steps, whole_window
 from tracelens_graph.schema import HOST_KINDS
 from tracelens_graph.tables.table import Table
 
@@ -47,6 +46,11 @@ class CriticalPath(Path):
     ranks = path_tables.by_rank
     near_ties = path_tables.near_ties
     slack = path_tables.slack_by_name
+
+    @cached_property
+    def steps(self) -> Steps:
+        """The steps of the job."""
+        return steps_of(self.causes)
 
 
 def critical_path(ranks: Any, step: int | None = None, *, matched: MatchedCollectives | None = None) -> CriticalPath:
@@ -149,18 +153,21 @@ def steps_of(causes: Causes, time: np.ndarray | None = None) -> Steps:
         time: other moments of the points, by default those recorded.
     """
     moment = causes.time if time is None else time
+    found = []
+    for ordinal, one in enumerate(causes.traces):
+        end = moment[causes.first_point[ordinal] + causes.ranks[ordinal].gpu_end]
+        for number, mark, of in gpu_steps(one.core, causes.ranks[ordinal].gpu_rows):
+            found.append((number, causes.on_clock(ordinal, int(one.core.columns.start_ns[mark])), int(end[of].max())))
+    return joined_steps(found)
+
+
+def joined_steps(known: Iterable[tuple[int, int, int]]) -> Steps:
+    """The steps of a job by number, begin on the host, and last GPU end of those of its ranks."""
     ends: dict[int, int] = {}
     begin: dict[int, int] = {}
-    for ordinal, one in enumerate(causes.traces):
-        core, c = one.core, one.core.columns
-        rows = causes.ranks[ordinal].gpu_rows
-        end = moment[causes.first_point[ordinal] + causes.ranks[ordinal].gpu_end]
-        for mark, of in positions_by(core.gpu_step[rows]):
-            number = step_number(core.names[c.name[mark]]) if mark >= 0 else None
-            if number is not None:
-                ends[number] = max(int(end[of].max()), ends.get(number, int(end[of].max())))
-                start = causes.on_clock(ordinal, int(c.start_ns[mark]))
-                begin[number] = min(start, begin.get(number, start))
+    for number, start, end in known:
+        ends[number] = max(end, ends.get(number, end))
+        begin[number] = min(start, begin.get(number, start))
     numbers = np.array(sorted(ends), np.int64)
     end_ns = np.maximum.accumulate(np.array([ends[one] for one in numbers.tolist()], np.int64))
     start_ns = np.concatenate(([min(begin[numbers[0]], end_ns[0])], end_ns[:-1])) if len(numbers) else end_ns

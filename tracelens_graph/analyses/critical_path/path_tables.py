@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.critical_path.causes import Causes
-from tracelens_graph.analyses.critical_path.path_nodes import Nodes, nodes_of, rank_of
+from tracelens_graph.analyses.critical_path.path_nodes import Nodes, nodes_of
 from tracelens_graph.analyses.critical_path.points import Edge
 from tracelens_graph.analyses.critical_path.points import Role as EdgeRole
 from tracelens_graph.analyses.critical_path.rerun import NEVER, slack
@@ -16,6 +16,7 @@ from tracelens_graph.analyses.critical_path.walk import Class, Path
 from tracelens_graph.analyses.shared.grouping import Cells, text_codes
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.graph.trace_set import rank_number
 from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
@@ -208,11 +209,9 @@ def class_names(path: Path) -> list[str]:
 
 def from_ranks(path: Path) -> list[int | None]:
     """Per segment the rank that the path comes from, where that is another one."""
-    causes = path.causes
-    came_from = np.where(path.edge >= 0, causes.ordinal[causes.before[path.edge]], -1)
     return [
-        rank_of(causes, source) if source not in (-1, at) else None
-        for source, at in zip(came_from.tolist(), path.ordinal.tolist(), strict=True)
+        rank_number(path.causes.traces, source) if source not in (-1, at) else None
+        for source, at in zip(path.came_from.tolist(), path.ordinal.tolist(), strict=True)
     ]
 
 
@@ -265,7 +264,7 @@ def by_rank(path: Path) -> Table:
             continue
         spent = sum_by_group(path.kind[of].astype(np.int64), length[of], len(Class))
         records.append({
-            "rank": rank_of(path.causes, ordinal), "trace": path.causes.traces[ordinal].name,
+            "rank": rank_number(path.causes.traces, ordinal), "trace": path.causes.traces[ordinal].name,
             "time_ms": int(spent.sum()) / 1e6, "percent": _percent(int(spent.sum()), path), "segments": len(of),
             **{f"{one.name}_ms": int(spent[one]) / 1e6 for one in Class},
         })  # fmt: skip
@@ -289,14 +288,19 @@ def steps(paths: Sequence[Path]) -> Table:
 
 def near_ties(path: Path) -> Table:
     """One row per point of the path with a cause that came nearly as late as the binding one, the closest first."""
+    return TIES.table(tie_columns(path), f"Near ties: {path.title}", path.notes)
+
+
+def tie_columns(path: Path) -> dict[str, Cells]:
+    """What is known of the near ties of a path."""
     causes, edge = path.causes, path.ties.edge
     point, bound = causes.after[edge], causes.binding[causes.after[edge]]
     at, of_bound, of_other = (
         _point_nodes(causes, points) for points in (point, causes.before[bound], causes.before[edge])
     )
-    columns: dict[str, Cells] = {
+    return {
         "rank": at.rank,
-        "name": [name or "the last rank comes" for name in at.name],
+        "name": [name or LAST_COMES for name in at.name],
         "bound_by": [Edge(one).name for one in causes.kind[bound].tolist()],
         "bound_name": of_bound.name,
         "bound_rank": of_bound.rank,
@@ -306,7 +310,9 @@ def near_ties(path: Path) -> Table:
         "margin_us": path.ties.margin_ns / 1e3,
         "uid": at.uid,
     }
-    return TIES.table(columns, f"Near ties: {path.title}", path.notes)
+
+
+LAST_COMES = "the last rank comes"
 
 
 def _point_nodes(causes: Causes, points: np.ndarray) -> Nodes:

@@ -7,8 +7,9 @@ host time between two calls is one edge; which op it was spent in is looked up w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -62,6 +63,14 @@ class Role(IntEnum):
     """The last of those who take part in a collective has come; it has no row."""
 
 
+class Inferred(NamedTuple):
+    """What is inferred of a rank: number of waits from the order of calls, and from times alone; and notes."""
+
+    inferred: int
+    guessed: int
+    notes: list[str]
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class RankPoints:
     """Points and edges of one rank, on its own clock.
@@ -72,9 +81,7 @@ class RankPoints:
         before, after, kind: per edge its points and its `Edge`.
         gpu_rows: rows of its GPU events, ascending.
         gpu_start, gpu_end: their points.
-        inferred: number of waits between streams that are inferred from the order of calls.
-        guessed: number of those that are inferred from times alone.
-        notes: what a reader must know.
+        about: what is inferred of them, and what a reader must know.
     """
 
     time: np.ndarray
@@ -86,9 +93,7 @@ class RankPoints:
     gpu_rows: np.ndarray
     gpu_start: np.ndarray
     gpu_end: np.ndarray
-    inferred: int = 0
-    guessed: int = 0
-    notes: list[str] = field(default_factory=list)
+    about: Inferred
 
 
 def rank_points(core: Core) -> RankPoints:
@@ -142,9 +147,7 @@ def rank_points(core: Core) -> RankPoints:
         queue.rows[order],
         start[order],
         end[order],
-        waits.inferred,
-        len(unexplained[0]),
-        waits.notes,
+        Inferred(waits.inferred, len(unexplained[0]), waits.notes),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.causes import CEILING_NS, Causes, bound_latency
+from tracelens_graph.analyses.critical_path.causes import CEILING_NS, Causes, bound_latencies, bound_latency, together
 from tracelens_graph.analyses.critical_path.path_nodes import rank_of
 from tracelens_graph.analyses.critical_path.points import Edge, Role
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
@@ -41,7 +41,7 @@ def weights(causes: Causes, latency: Latency = "least") -> np.ndarray:
     binding = causes.binding[causes.after]
     assumed = {"least": causes.least_ns, "usual": causes.usual_ns}.get(latency)
     if assumed is None:
-        assumed = bound_latency(gap, causes.kind, binding, causes.least_ns, MOST_QUANTILE)
+        assumed = bound_latency(together([bound_latencies(causes)]), causes.least_ns, MOST_QUANTILE)
     return np.where(binding == np.arange(len(gap)), gap, np.minimum(assumed[causes.kind], gap))
 
 

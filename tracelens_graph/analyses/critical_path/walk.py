@@ -109,6 +109,11 @@ class Path:
         return np.where(self.edge >= 0, self.causes.ordinal[self.causes.after[self.edge]], -1)
 
     @cached_property
+    def came_from(self) -> np.ndarray:
+        """Per segment the place of the rank that the path comes from; -1 where nothing is recorded."""
+        return np.where(self.edge >= 0, self.causes.ordinal[self.causes.before[self.edge]], -1)
+
+    @cached_property
     def ties(self) -> Ties:
         """Points of the path that might as well have followed from something else."""
         return _ties(self)
@@ -144,31 +149,41 @@ def walk(causes: Causes, start: int | None, end: int) -> tuple[int, np.ndarray, 
     Returns:
         The point that it leads to, and per segment its edge, start, end and class; see `Path`.
     """
+    sink = int(np.flatnonzero((causes.time == end) & (causes.role == Role.gpu_end))[-1])
+    edge, begun, done, kind = segments_of(causes, followed(causes, sink, start), start)
+    if start is not None and (first := int(begun[0]) if len(edge) else end) > start:
+        edge, begun, done = np.append(-1, edge), np.append(start, begun), np.append(first, done)
+        kind = np.append(np.int8(Class.unrecorded), kind)
+    return sink, edge, begun, done, kind
+
+
+def followed(causes: Causes, at: int, start: int | None) -> np.ndarray:
+    """The edges that lead to a point, in the order of time, from a moment on or as far as is known."""
     time, binding, before = causes.time, causes.binding, causes.before
-    at = sink = int(np.flatnonzero((time == end) & (causes.role == Role.gpu_end))[-1])
-    followed = []
+    found = []
     while (start is None or time[at] > start) and (bound := int(binding[at])) >= 0:
-        followed.append(bound)
+        found.append(bound)
         at = int(before[bound])
-    edge = np.array(followed[::-1], np.int64)
-    begun, done = time[before[edge]], time[causes.after[edge]]
+    return np.array(found[::-1], np.int64)
+
+
+def segments_of(causes: Causes, edge: np.ndarray, start: int | None) -> Segments:
+    """Edge, start, end and class of the segments of edges, one behind the other, from a moment on."""
+    begun, done = causes.time[causes.before[edge]], causes.time[causes.after[edge]]
     if start is not None:
         begun = np.maximum(begun, start)
-        if (first := int(begun[0]) if len(edge) else end) > start:
-            edge, begun, done = np.append(-1, edge), np.append(start, begun), np.append(first, done)
     kind = _classes(causes, edge)
     lasting = done > begun
-    return sink, *_split(causes, edge[lasting], begun[lasting], done[lasting], kind[lasting])
+    return _split(causes, edge[lasting], begun[lasting], done[lasting], kind[lasting])
 
 
 def _classes(causes: Causes, edge: np.ndarray) -> np.ndarray:
     """Class of each segment: of its edge, and of GPU work what that does."""
-    of_edge = np.array([_OF_EDGE[one] for one in Edge], np.int8)
-    kind = np.where(edge >= 0, of_edge[causes.kind[edge]], np.int8(Class.unrecorded))
-    gaps = np.isin(causes.kind[edge], (Edge.stream, Edge.event)) & (edge >= 0)
+    kind = np.array([_OF_EDGE[one] for one in Edge], np.int8)[causes.kind[edge]]
+    gaps = np.isin(causes.kind[edge], (Edge.stream, Edge.event))
     gaps &= causes.time[causes.after[edge]] - causes.time[causes.before[edge]] > UNEXPLAINED_NS
     kind[gaps] = Class.unrecorded  # it must have waited for something that the trace does not show
-    runs = np.flatnonzero((edge >= 0) & (causes.kind[edge] == Edge.run))
+    runs = np.flatnonzero(causes.kind[edge] == Edge.run)
     point = causes.after[edge[runs]]
     for ordinal, of in positions_by(causes.ordinal[point]):
         work = gpu_classes(causes.core(ordinal), causes.row[point[of]])

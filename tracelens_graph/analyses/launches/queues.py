@@ -92,6 +92,22 @@ class Queue:
         at, level = self.course
         return merge(at[:-1][level[:-1] >= capacity], at[1:][level[:-1] >= capacity])
 
+    def limit(self, capacity: int) -> int:
+        """From which length on it is full: the capacity, or less where it stays near its greatest length for long."""
+        near = int(np.ceil(_NEAR * self.longest))
+        if not _LONG <= self.longest < capacity:
+            return capacity
+        return near if self.full_share(near) >= _MUCH else capacity
+
+    def full_share(self, length: int) -> float:
+        """Share of the time, of 1, in which it has a length or more."""
+        start, end = self.full(length)
+        return int((end - start).sum()) / int(self.course.at[-1] - self.course.at[0])
+
+
+_LONG, _NEAR, _MUCH = 256, 0.99, 0.1
+"""Queues from this length on that are so near to it for such a part of the time stand at a limit."""
+
 
 def queues_of(w: Window) -> list[Queue]:
     """The queue of each stream of a window, by device and stream; events without a launch in the trace are in none."""
@@ -185,23 +201,14 @@ def _notes(w: Window) -> list[str]:
     return [f"{of}: no queue shows them"] if lone else []
 
 
-_LONG, _NEAR, _MUCH = 256, 0.99, 0.1
-"""Queues from this length on that are so near to it for such a part of the time stand at a limit."""
-
-
 def _near_their_longest(found: list[Queue], capacity: int) -> Iterator[str]:
     """Notes on queues that seem to be full below the capacity."""
     for one in found:
-        near = int(np.ceil(_NEAR * one.longest))
-        at = one.course.at
-        if _LONG <= one.longest < capacity:
-            start, end = one.full(near)
-            share = int((end - start).sum()) / int(at[-1] - at[0])
-            if share >= _MUCH:
-                yield (
-                    f"stream {one.stream} is never {capacity:,} long, but has {near:,} to {one.longest:,} in it for"
-                    f" {share:.0%} of the time, as a full queue does: -p capacity={near} counts this"
-                )
+        if (near := one.limit(capacity)) < capacity:
+            yield (
+                f"stream {one.stream} is never {capacity:,} long, but has {near:,} to {one.longest:,} in it for"
+                f" {one.full_share(near):.0%} of the time, as a full queue does: -p capacity={near} counts this"
+            )
 
 
 def _shown_us(core: Core, course: Levels) -> float | None:

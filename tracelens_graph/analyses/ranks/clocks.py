@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tracelens_graph.analyses.ranks.parts import Parts
+from tracelens_graph.utils.arrays import Ns
 
 LEAST_ANCHORS = 5
 """Collectives that a rank must share with the others, so that its clock is known."""
@@ -50,11 +51,34 @@ class Clocks:
         sure = np.abs(self.offset_ns) > 2 * self.error_ns
         return replace(self, offset_ns=np.where(sure, self.offset_ns, 0), drift=np.where(sure, self.drift, 0.0))
 
+    def only(self, clock: int) -> Clocks:
+        """One of them alone."""
+        own = slice(clock, clock + 1)
+        return Clocks(self.offset_ns[own], self.drift[own], self.error_ns[own], self.anchors[own], self.moment_ns)
+
     def of(self, times_ns: np.ndarray, clock: np.ndarray) -> np.ndarray:
         """Times, each with the number of the clock that showed it, as the first clock would have shown them."""
         moved = times_ns - self.offset_ns[clock]
         # The drift is a correction of microseconds: as a float it is exact to far less than 1 ns.
         return moved - np.rint(self.drift[clock] * (moved - self.moment_ns)).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class RankClock:
+    """The clock of one rank: what is sent to where its trace is read.
+
+    Attributes:
+        shift_ns: what to add to its times to get those of the set.
+        clocks: what corrects these, of it alone; None for nothing.
+    """
+
+    shift_ns: int
+    clocks: Clocks | None
+
+    def __call__(self, _: int, times_ns: Ns) -> Ns:
+        """Times of its trace on the common clock."""
+        moved = times_ns + self.shift_ns
+        return moved if self.clocks is None else self.clocks.of(moved, np.zeros(len(moved), np.int64))
 
 
 def clocks_by_ends(parts: Parts, number: np.ndarray, clock_of: np.ndarray) -> Clocks:

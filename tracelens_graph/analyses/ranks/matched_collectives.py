@@ -17,7 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tracelens_graph.analyses.ranks.clocks import Clocks, Way, clocks_by_ends, with_transfers
+from tracelens_graph.analyses.ranks.clocks import Clocks, RankClock, Way, clocks_by_ends, with_transfers
 from tracelens_graph.analyses.ranks.matching import SAME_END_NS, matched
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT, Parts, PartsByCollective
 from tracelens_graph.analyses.ranks.rank_collectives import Nodes, RankCollectives
@@ -190,8 +190,16 @@ class MatchedCollectives(PartsByCollective):
             rank: place in `ranks`.
             times_ns: int64, ns from the start of its trace.
         """
-        moved = times_ns + self.parts.shift_ns[rank]
-        return self._corrected(moved, np.full(len(moved), rank))
+        return self.rank_clock(rank)(rank, times_ns)
+
+    def rank_clock(self, rank: int) -> RankClock:
+        """The clock of a rank, by its place in `ranks`; see `clock_ns`."""
+        only = self.clocks.only(int(self._clock_of[rank])) if self._is_moved else None
+        return RankClock(int(self.parts.shift_ns[rank]), only)
+
+    @cached_property
+    def _is_moved(self) -> bool:
+        return self.is_corrected and bool(self.clocks.offset_ns.any() or self.clocks.drift.any())
 
     def own_ns(self, rank: int, times_ns: np.ndarray) -> np.ndarray:
         """Times on the common clock, put on the clock of a rank's trace: the other way round of `clock_ns`.
@@ -206,9 +214,7 @@ class MatchedCollectives(PartsByCollective):
         return own
 
     def _corrected(self, times_ns: np.ndarray, trace: np.ndarray) -> np.ndarray:
-        if not self.is_corrected or (not self.clocks.offset_ns.any() and not self.clocks.drift.any()):
-            return times_ns
-        return self.clocks.of(times_ns, self._clock_of[trace])
+        return self.clocks.of(times_ns, self._clock_of[trace]) if self._is_moved else times_ns
 
     # --- what was matched ----------------------------------------------------------------------------------------
 

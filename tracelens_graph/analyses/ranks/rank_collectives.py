@@ -97,6 +97,11 @@ def switch_of(trace: TraceMember) -> str | None:
     return str(found) if found else None
 
 
+def has_gpu_work(trace: TraceMember) -> bool:
+    """Whether anything of a trace ran on a GPU."""
+    return trace.graph.left[0].has_gpu_work if isinstance(trace.graph, Deferred) else len(trace.core.gpu_rows) > 0
+
+
 def devices_of(core: Core) -> int:
     """How many devices a recording lists."""
     properties = core.info.metadata.get("deviceProperties")

@@ -129,7 +129,8 @@ def equal_iterations(a: Window, b: Window) -> tuple[Window, Window]:
         return a, b
 
     def least(pair: _Pair) -> tuple[int, str]:
-        return min(int(side.busy_ns[rows].sum()) for side, rows in zip(sides, pair.chosen, strict=True)), pair.phase
+        took = [side.busy_ns[:-1] + side.inside_ns[:-1] + side.gap_ns[:-1] for side in sides]
+        return min(int(ns[rows].sum()) for ns, rows in zip(took, pair.chosen, strict=True)), pair.phase
 
     pair = max(pairs, key=least)
     count = min(_MOST, *map(len, pair.alike))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracelens_graph.analyses.shared.grouping import Cells, group_by, text_codes
+from tracelens_graph.analyses.shared.grouping import Cells, group_by
 from tracelens_graph.analyses.shared.levels import END_US, POINTS, START_US, Levels, edges_of, stretches
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.core import Core
@@ -16,7 +16,7 @@ from tracelens_graph.schema.categories import copy_direction
 from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
-from tracelens_graph.utils.arrays import Mask, Rows
+from tracelens_graph.utils.arrays import Codes, Mask, Rows
 
 COPY_BANDWIDTH = TableSchema(
     "copy_bandwidth",
@@ -57,10 +57,13 @@ class Bandwidth:
     running: Levels
 
 
-def bandwidths_of(w: Window) -> list[Bandwidth]:
-    """What copies and fills of a window move over time, by device and direction.
+def directed_copies(w: Window) -> tuple[Rows, list[tuple[int, str]], Codes]:
+    """Copies and fills of a window that have a rate, and of each the device and direction.
 
     The rate of a copy is its bytes per duration. Copies without recorded bytes, and those that last 0 ns, have none.
+
+    Returns:
+        The rows; devices with directions, ascending; and for each row which of these it has.
     """
     core, c = w.core, w.core.columns
     rows = _copies(w)
@@ -70,15 +73,23 @@ def bandwidths_of(w: Window) -> list[Bandwidth]:
         (int(c.device[row]), _FILL if c.kind[row] == Kind.Memset else copy_direction(core.names[c.name[row]]))
         for row in rows[first].tolist()
     ]
+    known = sorted(set(ways))
+    return rows, known, np.array([known.index(way) for way in ways], np.int64)[group]
+
+
+def bandwidths_of(w: Window) -> list[Bandwidth]:
+    """What copies and fills of a window move over time, by device and direction; see `directed_copies`."""
+    c = w.core.columns
+    rows, ways, way_of = directed_copies(w)
     found = []
-    for _, places in positions_by(text_codes(ways)[group]):
-        (device, way), here = ways[group[places[0]]], rows[places]
+    for code, places in positions_by(way_of):
+        (device, way), here = ways[code], rows[places]
         at, ones = np.concatenate((c.start_ns[here], c.end_ns[here])), np.repeat((1, -1), len(here))
         running = Levels.of(at, ones)
         rate = Levels.of(at, ones * np.tile(c.bytes[here] / c.dur_ns[here], 2))
         # Sums of fractions leave a rest where nothing runs any more.
         found.append(Bandwidth(device, way, rate._replace(level=np.where(running.level > 0, rate.level, 0)), running))
-    return sorted(found, key=lambda one: (one.device, one.direction))
+    return found
 
 
 def _copies(w: Window) -> Rows:

@@ -10,6 +10,7 @@ import numpy as np
 
 from tracelens_graph.analyses.idle.idle_causes import idle_causes
 from tracelens_graph.analyses.idle.idle_gaps import idle_gaps
+from tracelens_graph.analyses.launches.queues import queues
 from tracelens_graph.analyses.memory.instants import instants_of
 from tracelens_graph.analyses.memory.peak import (
     DeviceMemory,
@@ -22,6 +23,7 @@ from tracelens_graph.analyses.ops.top_ops import top_ops
 from tracelens_graph.analyses.performance.roofline_points import MOST_POINTS, Point, RooflinePoints
 from tracelens_graph.analyses.places.modules import module_times
 from tracelens_graph.analyses.places.python_lines import python_lines
+from tracelens_graph.analyses.timeline.copy_bandwidth import copy_bandwidth
 from tracelens_graph.graph.iterations import is_of_server
 from tracelens_graph.graph.membership import calls_at
 from tracelens_graph.graph.window import Window
@@ -85,11 +87,13 @@ def report_page(
     flames = stacks(w, names)
     frames = {name: value for view, one in flames.items() for name, value in one.columns(view).items()}
     devices, moments = memory(w, d)
+    counters, copies = timeline.counters(w, d)
     points = roofline(every.get("unified_perf_summary"), arch, texts)
     body = {
         "flame": flame_body(w, flames),
         "tables": table_objects(every, texts),
         "roofline": points,
+        "counters": counters,
         "drawn": _drawn(d, sum(one["n"] for one in devices)),
         "texts": texts.listed,
     }
@@ -102,7 +106,7 @@ def report_page(
     views = [view for view, held in holds.items() if held]
     head = {"heading": heading_of(about), "overview": first, "memory": devices, "views": views}
     code = _WITH_MEMORY if devices else _CODE
-    return _page(w, first["title"], code, head, body, d, names, {**frames, **moments}, LONGEST)
+    return _page(w, first["title"], code, head, body, d, names, {**frames, **moments, **copies}, LONGEST)
 
 
 def views_page(
@@ -219,7 +223,8 @@ def _further(w: Window) -> dict[str, Table]:
         of_server = (phases, iterations, steady_state, step_costs)
     return {
         "modules": module_times(w), "python_lines": python_lines(w), "idle_causes": idle_causes(w),
-        "idle_gaps": idle_gaps(w), **{question.__name__: question(w) for question in (*of_server, *of_memory)},
+        "idle_gaps": idle_gaps(w), "queues": queues(w), "copy_bandwidth": copy_bandwidth(w),
+        **{question.__name__: question(w) for question in (*of_server, *of_memory)},
     }  # fmt: skip
 
 

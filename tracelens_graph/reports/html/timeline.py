@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -17,6 +17,8 @@ import numpy as np
 
 from tracelens_graph.analyses.idle.blame import culprit
 from tracelens_graph.analyses.idle.idle import BETWEEN_STEPS, CAUSE_MEANING, UNKNOWN, Cause, Idle, idle_parts, joined
+from tracelens_graph.analyses.launches.queues import CAPACITY, queues_of
+from tracelens_graph.analyses.timeline.copy_bandwidth import directed_copies
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
@@ -282,6 +284,25 @@ def columns(w: Window, d: Drawn, names: Names) -> dict[str, Packed]:
     return found
 
 
+def counters(w: Window, d: Drawn) -> tuple[dict[str, Any], dict[str, Packed]]:
+    """What a page needs to draw queues and bandwidths beside events, of a window that is drawn whole.
+
+    Returns:
+        From which length on the queues of streams are full (`full`), and what copies move bytes (`ways`); columns of
+        the copies: the place among GPU events, that of the way, and bytes.
+    """
+    rows, ways, way = directed_copies(w)
+    called = _device_titles(w, d)
+    place = np.zeros(len(w.core.columns), np.int64)
+    place[d.gpu] = np.arange(len(d.gpu))
+    full = {called(one.device, f"stream {one.stream}"): one.limit(CAPACITY) for one in queues_of(w)}
+    return {"full": full, "ways": [called(*way) for way in ways]}, {
+        "copy.event": Packed(place[rows], True),
+        "copy.way": Packed(way),
+        "copy.bytes": Packed(w.core.columns.bytes[rows]),
+    }
+
+
 def _culprits(w: Window, d: Drawn, place: Codes) -> dict[str, Packed]:
     """Of each gap the call that is most of it, one more than its number, 0 for none; its ns; ns of other causes.
 
@@ -356,7 +377,7 @@ def lanes(w: Window, d: Drawn) -> dict[str, list[dict[str, Any]]]:
     core, c = w.core, w.core.columns
     names = {(str(pid), str(tid)): str(name) for pid, tid, name in core.info.threads}
     launches = np.bincount(c.thread[c.parent[w.linked_gpu_rows]], minlength=len(core.threads))
-    several = len(np.unique(c.device[d.gpu])) > 1
+    called = _device_titles(w, d)
 
     def thread(row: int) -> str:
         pid, tid = core.threads[c.thread[row]]
@@ -365,22 +386,26 @@ def lanes(w: Window, d: Drawn) -> dict[str, list[dict[str, Any]]]:
         is_number = bare.removeprefix("-").isdigit()
         return clean(f"{usual['name']} {usual['number']}" if usual else name if is_number else bare, 60)
 
-    def device(row: int, what: str) -> str:
-        return f"GPU {c.device[row]} {what}" if several else what
-
-    found = {
+    return {
         "host": [
             {"title": thread(row), "n": n, "launches": int(launches[c.thread[row]])}
             for row, n in _runs(d.host, c.thread[d.host])
         ],
         "note": [{"title": thread(row), "n": n} for row, n in _runs(d.notes, c.thread[d.notes])],
         "gpu": [
-            {"title": device(row, f"stream {c.stream[row]}"), "n": n}
+            {"title": called(int(c.device[row]), f"stream {c.stream[row]}"), "n": n}
             for row, n in _runs(d.gpu, c.device[d.gpu], c.stream[d.gpu])
         ],
-        "idle": [{"title": device(row, "idle"), "n": n} for row, n in _runs(d.idle.row, c.device[d.idle.row])],
+        "idle": [
+            {"title": called(int(c.device[row]), "idle"), "n": n} for row, n in _runs(d.idle.row, c.device[d.idle.row])
+        ],
     }
-    return found
+
+
+def _device_titles(w: Window, d: Drawn) -> Callable[[int, str], str]:
+    """What to call something of a device: with its number where several are drawn."""
+    several = len(np.unique(w.core.columns.device[d.gpu])) > 1
+    return lambda device, what: f"GPU {device} {what}" if several else what
 
 
 def _runs(rows: Rows, *keys: Codes) -> list[tuple[int, int]]:

@@ -1,6 +1,6 @@
 // @ts-check
 // What the timeline draws: events as lines of pixels, one per track; labels, the axis, the selection and arrows.
-import { clipped } from "./canvas.js";
+import { clipped, cssColor } from "./canvas.js";
 import { Lanes } from "./lanes.js";
 import { Show } from "./show.js";
 
@@ -165,6 +165,7 @@ export const drawTimeline = (t, sheet) => {
   context.putImageData(sheet.image, 0, 0);
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   write(t, sheet, labels);
+  drawCounters(t, sheet);
   drawAxis(context, palette, t.width, t.trace.body.lead_ns, t);
   context.fillStyle = palette.lineCss;
   for (const { y, height } of regions) if (height) context.fillRect(0, y - 0.5, t.width, 1);
@@ -216,6 +217,7 @@ const paint = (t, { pixels, painter, ratio }) => {
       end = region.y + region.height,
       bottom = Math.round(end * ratio);
     for (const lane of region.lanes) {
+      if (lane.counter) continue;
       for (let level = 0; level < lane.deep; level++) {
         const y = region.topOf(lane) + level * lane.row;
         if (y + lane.row <= region.y || y >= end) continue;
@@ -230,6 +232,42 @@ const paint = (t, { pixels, painter, ratio }) => {
     }
   }
   return labels;
+};
+
+// Counters as areas over their lanes: of each pixel the greatest level, and in another colour where it is full.
+/** @param {Timeline} t @param {Sheet} sheet */
+const drawCounters = (t, { context, palette }) => {
+  const region = t.lanes.counters,
+    scale = (t.view.to - t.view.from) / t.width;
+  clipped(context, [0, region.y, t.width, region.height], () => {
+    context.font = "10px system-ui, sans-serif";
+    for (const lane of region.lanes) {
+      const { counter, height } = lane,
+        top = region.topOf(lane);
+      if (!counter || top > region.y + region.height || top + height < region.y) continue;
+      const fills = [cssColor(counter.color), cssColor("backward")];
+      let i = counter.place(t.view.from);
+      for (let x = 0; x < t.width; x++) {
+        const next = counter.place(t.view.from + (x + 1) * scale),
+          most = counter.greatest(i, next);
+        i = next;
+        if (most <= 0) continue;
+        const high = Math.max((most / counter.most) * (height - 2), 1);
+        context.fillStyle = fills[Number(most >= counter.full)];
+        context.fillRect(x, top + height - high, 1, high);
+      }
+      context.fillStyle = palette.lineCss;
+      context.fillRect(0, top + height, t.width, 1);
+      const text = counter.says(counter.most),
+        wide = context.measureText(text).width + 8;
+      context.fillStyle = palette.backCss;
+      context.globalAlpha = 0.8;
+      context.fillRect(0, top, wide, 12);
+      context.globalAlpha = 1;
+      context.fillStyle = palette.dimCss;
+      context.fillText(text, 4, top + 6);
+    }
+  });
 };
 
 /** @param {Timeline} t @param {Sheet} sheet @param {[...Labelled, number][]} labels */

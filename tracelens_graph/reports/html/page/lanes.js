@@ -2,7 +2,12 @@
 // Where lanes stand: regions one below the other; that of the GPU is always in sight.
 
 /** @typedef {import("./events.js").Trace} Trace */
-/** @typedef {Lane & { isLow: boolean, y: number, row: number, height: number, button?: HTMLElement }} Placed */
+/** @typedef {import("./counters.js").Counter} Counter */
+/**
+ * @typedef {Lane & {
+ *   isLow: boolean, y: number, row: number, height: number, button?: HTMLElement, counter?: Counter,
+ * }} Placed
+ */
 
 class Region {
   scroll = 0;
@@ -32,12 +37,14 @@ class Region {
 export class Lanes {
   static ROW = 16;
   static LOW = 3;
+  // Height of a counter.
+  static HIGH = 34;
   static GAP = 6;
   // Lanes of launches that stand with the GPU: those of the threads that launch most.
   static NEAR = 2;
 
-  /** @param {Trace} trace */
-  constructor(trace) {
+  /** @param {Trace} trace @param {Counter[]} counters */
+  constructor(trace, counters) {
     this.trace = trace;
     const placed = trace.lanes.map((lane) => Object.assign(lane, { isLow: false, y: 0, row: Lanes.ROW, height: 0 }));
     /** @param {string[]} groups @returns {Placed[]} */
@@ -61,7 +68,17 @@ export class Lanes {
     this.notes = new Region(notes, 0.25);
     this.host = new Region(host, 1);
     this.gpu = new Region(gpu, 0.45);
-    this.regions = [this.notes, this.host, this.gpu];
+    const numbers = { launches: 0, thread: 0, track: 0, deep: 1, isLow: false, y: 0, row: Lanes.HIGH, height: 0 };
+    this.counters = new Region(
+      [...counters]
+        .sort((a, b) => b.at.length - a.at.length)
+        .map((counter) => {
+          const { title, at } = counter;
+          return { title, name: title, group: /** @type {const} */ ("counter"), n: at.length, ...numbers, counter };
+        }),
+      0.2,
+    );
+    this.regions = [this.notes, this.host, this.gpu, this.counters];
   }
 
   /** @param {Lane} lane */
@@ -73,27 +90,30 @@ export class Lanes {
       let y = region.lanes.length ? Lanes.GAP / 2 : 0;
       for (const lane of region.lanes) {
         lane.y = y;
-        lane.row = lane.isLow ? Lanes.LOW : Lanes.ROW;
+        lane.row = lane.counter ? Lanes.HIGH : Lanes.ROW;
+        if (lane.isLow) lane.row = lane.counter ? Lanes.ROW : Lanes.LOW;
         lane.height = lane.deep * lane.row;
         if (lane.isLow) lane.height = Math.max(lane.height, Lanes.ROW);
         y += lane.height + Lanes.GAP;
       }
       region.total = y;
     }
-    const { notes, host, gpu } = this,
-      room = height - top;
+    const { notes, host, gpu, counters } = this;
+    counters.height = Math.min(counters.total, counters.share * (height - top));
+    const room = height - top - counters.height;
     notes.height = Math.min(notes.total, notes.share * room);
     gpu.height = Math.min(gpu.total, host.lanes.length ? gpu.share * room : room - notes.height);
     host.height = Math.min(host.total, Math.max(room - notes.height - gpu.height, 0));
     notes.y = top;
     host.y = top + notes.height;
-    gpu.y = Math.min(height - gpu.height, host.y + host.total);
+    gpu.y = Math.min(height - counters.height - gpu.height, host.y + host.total);
+    counters.y = gpu.y + gpu.height;
     for (const region of this.regions) region.scrollTo(region.scroll);
   }
 
   // Where the last lane ends: below it is nothing.
   get bottom() {
-    return this.gpu.y + this.gpu.height;
+    return this.counters.y + this.counters.height;
   }
 
   /** @param {number} y */
@@ -101,12 +121,12 @@ export class Lanes {
     return this.regions.find((region) => y >= region.y && y < region.y + region.height);
   }
 
-  /** The track at a height; null between lanes. @param {number} y */
-  trackAt(y) {
+  /** The lane at a height, and which of its rows; null between lanes. @param {number} y */
+  laneAt(y) {
     const region = this.regionAt(y);
     for (const lane of region?.lanes ?? []) {
       const level = Math.floor((y - /** @type {Region} */ (region).topOf(lane)) / lane.row);
-      if (level >= 0 && level < lane.deep) return lane.track + level;
+      if (level >= 0 && level < lane.deep) return { lane, level };
     }
     return null;
   }

@@ -85,8 +85,8 @@ export const Range = {
     return lines;
   },
 
-  /** @param {Trace} trace @param {Span} range @param {(e: number) => void} select @returns {GridContent} */
-  table(trace, range, select) {
+  /** @param {Trace} trace @param {Span} range @param {string[]} notes @param {(e: number) => void} select @returns {GridContent} */
+  table(trace, range, notes, select) {
     const sums = Range.sums(trace, range),
       length = range.to - range.from,
       classes = Object.fromEntries(trace.body.classes.map((one) => [trace.categories(one), one]));
@@ -102,7 +102,7 @@ export const Range = {
         ["longest", "uid", ({ event }) => trace.uid[event]],
       ],
       {
-        notes: ["Events count with the part of them that lies in the range."],
+        notes: ["Events count with the part of them that lies in the range.", ...notes],
         click: (row) => select(sums[row].event),
       },
     );

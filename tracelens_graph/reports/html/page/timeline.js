@@ -1,6 +1,7 @@
 // @ts-check
 // The timeline: lanes over time on one canvas.
 import { Palette, TimeView, fit } from "./canvas.js";
+import { countersOf } from "./counters.js";
 import { button, el, put } from "./dom.js";
 import { AXIS, GUTTER, Painter, drawTimeline, firstIn } from "./drawing.js";
 import { Grid, gridOf } from "./grid.js";
@@ -76,7 +77,8 @@ export class Timeline extends TimeView {
     this.app = app;
     this.root = root;
     this.trace = trace;
-    this.lanes = new Lanes(trace);
+    this.counters = countersOf(trace);
+    this.lanes = new Lanes(trace, this.counters);
     this.canvas = el("canvas", {
       tabIndex: 0,
       role: "img",
@@ -110,7 +112,9 @@ export class Timeline extends TimeView {
     this.nameLanes();
     this.listen(this.canvas, {
       hover: (x, y) => {
-        const e = this.at(x, y);
+        const e = this.at(x, y),
+          counter = this.lanes.laneAt(y)?.lane.counter;
+        if (counter) return this.saysCounter(counter, x);
         return e < 0 ? null : trace.says(e);
       },
       click: (x, y) => app.select(this.at(x, y), "timeline"),
@@ -136,12 +140,12 @@ export class Timeline extends TimeView {
       region.element = el("div.region");
       for (const lane of region.lanes) {
         const act = () => {
-          lane.isLow = !lane.isLow && lane.deep > 1;
+          lane.isLow = !lane.isLow && (lane.deep > 1 || !!lane.counter);
           this.shown();
         };
         lane.button = button(lane.name || lane.title, act, {
           class: `lane g-${lane.group}`,
-          title: `${lane.title}: ${Show.count(lane.n)} events. Click to ${lane.isLow ? "open" : "close"}.`,
+          title: `${lane.title}: ${Show.count(lane.n)} ${lane.counter ? "changes" : "events"}. Click to ${lane.isLow ? "open" : "close"}.`,
         });
         region.element.append(lane.button);
       }
@@ -306,9 +310,11 @@ export class Timeline extends TimeView {
   // The event under a point: what the point is in, else the nearest within a few pixels, the longest first; -1 for none.
   /** @param {number} x @param {number} y */
   at(x, y) {
-    const track = this.lanes.trackAt(y);
-    if (track === null) return -1;
-    const level = this.trace.levels[0],
+    const found = this.lanes.laneAt(y);
+    if (found?.lane.counter) return found.lane.counter.pick(this.time(x));
+    if (!found) return -1;
+    const track = found.lane.track + found.level,
+      level = this.trace.levels[0],
       scale = (this.view.to - this.view.from) / this.width,
       t = this.time(x),
       first = firstIn(level, track, t - NEAR * scale),
@@ -323,6 +329,20 @@ export class Timeline extends TimeView {
       if (near < bestFar || (near === bestFar && dur > bestDur)) [best, bestFar, bestDur] = [level.event[i], near, dur];
     }
     return best;
+  }
+
+  /** What a counter is at a place, and how long. @param {import("./counters.js").Counter} counter @param {number} x @returns {Lines} */
+  saysCounter(counter, x) {
+    const { at, level, most, full, says } = counter,
+      i = counter.place(this.time(x)),
+      value = level[i] ?? 0,
+      until = at[i + 1];
+    return [
+      ["name", counter.title],
+      ["", value >= full ? `${says(value)}: full` : says(value)],
+      ...(i >= 0 && until ? [/** @type {[string, string]} */ (["", `for ${Show.span(until - at[i])}, from ${this.trace.moment(at[i])}`])] : []),
+      ["dim", `at most ${says(most)}`],
+    ];
   }
 
   /** The region at a height. @param {number} y @param {number} by */
@@ -374,7 +394,8 @@ export class Timeline extends TimeView {
       { from, to } = this.view;
     this.grid ??= new Grid(this.twin, "Events");
     if (this.listed === "range" && range) {
-      this.grid.show(Range.table(trace, range, (e) => this.app.select(e, "table")));
+      const notes = this.counters.map((counter) => counter.saysOf(range));
+      this.grid.show(Range.table(trace, range, notes, (e) => this.app.select(e, "table")));
       return;
     }
     const found = [];

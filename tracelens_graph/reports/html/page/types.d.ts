@@ -139,7 +139,7 @@ type LaneTitles = Record<"host" | "note" | "gpu" | "idle", LaneTitle[]>;
 interface Lane {
   title: string;
   name: string;
-  group: "host" | "call" | "note" | "gpu" | "idle";
+  group: "host" | "call" | "note" | "gpu" | "idle" | "counter";
   n: number;
   launches: number;
   // Events of the thread.
@@ -289,6 +289,8 @@ interface ReportBody extends TablesBody {
   roofline: RooflineData;
   drawn: { events: number; instants: number; left_out: Record<string, number> };
   lead_ns: number;
+  // From which length on the queue of each stream is full, and what copies move bytes: `HtoD`. Not where events are missing.
+  counters?: { full: Record<string, number>; ways: string[] };
   // Start and end of what the timeline shows at first, ns; null for all of the trace.
   seen_first: [number, number] | null;
   classes: string[];
