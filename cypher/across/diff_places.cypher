@@ -13,6 +13,9 @@
 //   change_ms: GPU time of b less that of a, ms
 //   a_ms: sum of the durations of the GPU events there in a, ms
 //   b_ms: the same in b, ms
+//   low_ms: least change that noise allows, by all steps or by equal work; absent with `--noise off`, ms
+//   high_ms: greatest change that noise allows, ms
+//   proof: what shows that the change is no noise, `noise` for nothing; empty where that is not asked
 //   times: points of divergence: how often the program comes there
 //   op: op, or what else launched the work; `x -> y` where b calls y in place of x
 //   module: classes of the modules around it, the outermost first
@@ -42,7 +45,8 @@ WHERE d.a = a.id AND d.b = b.id
 MATCH (s:Divergence)
 WHERE s.diff = d.key AND s.place >= 1 AND (p.top = 0 OR s.place <= p.top)
 RETURN s.place AS place, s.change_ns / 1e6 AS change_ms, s.a_ns / 1e6 AS a_ms, s.b_ns / 1e6 AS b_ms,
-       s.times AS times, s.name AS op, s.module AS module, s.reason AS reason,
+       s.low_ns / 1e6 AS low_ms, s.high_ns / 1e6 AS high_ms, s.proof AS proof, s.times AS times,
+       s.name AS op, s.module AS module, s.reason AS reason,
        s.why AS why, s.events_a AS events_a, s.events_b AS events_b, s.kernels_a AS kernels_a,
        s.kernels_b AS kernels_b, s.line_a AS line_a, s.line_b AS line_b, s.shapes_a AS shapes_a,
        s.shapes_b AS shapes_b, s.types_a AS types_a, s.types_b AS types_b, s.uid_a AS uid_a,

@@ -312,6 +312,9 @@ def test_traces_without_gpu_work_are_compared_by_host_time(run: Run, tmp_path: P
     assert "Host time 0.040 -> 0.064 ms: 0.024 ms more (+60.0 %)" in out
     assert " 1    +0.024 ms  aten::addmm x 4: 0.024 -> 0.048 ms" in out
     assert run("diff", *paths, "--fail-if", "gpu_time_percent > 5")[0] == 3
+    page = tmp_path / "diff.html"
+    assert run("diff", *paths, "-o", page)[0] == 0
+    assert len(read(page.read_text()).body["places"]) == 2
     assert "holds no GPU events" in run("diff", *paths, "--layout", "tracelens", "--csv", tmp_path / "t")[2]
 
 

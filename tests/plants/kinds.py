@@ -205,7 +205,8 @@ def fuse(first: str, second: str, around: str, name: str, kernel: str, share: fl
     def edit(t: Recording) -> float:
         changed = 0.0
         for module in t.modules(around):
-            gone, kept = t.ops(first, module)[0], t.ops(second, module)[-1]
+            gone = t.ops(first, module)[0]
+            kept = next(op for op in t.ops(second, module) if op["ts"] >= _end(gone))
             work = t.work([gone, kept])
             before = total_ms(work)
             t.remove(gone)

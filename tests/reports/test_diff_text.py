@@ -129,6 +129,7 @@ def test_figures_of_places_stand_apart() -> None:
         "op": "aten::mm",
         "module": "",
         "why": "",
+        "proof": "",
     }
     for change, shown in ((9e9, "12 +9,000,000,000.000 ms"), (1.5, "12    +1.500 ms")):
         assert next(place_lines({**row, "change_ms": change}, 100)).startswith(f"{shown}  aten::mm: ")
@@ -231,7 +232,7 @@ def test_documents_hold_everything() -> None:
     assert found["tables"]["diff_places"]["rows"][0]["kernels_b"] == ["other_gemm"]
     page = diff_markdown(difference, tables, ["a note"])
     assert "new against old\\|run" in page
-    assert "| -0.010 | 0.020 | 0.010 | 1 | aten::mm | Model/Layer |" in page
+    assert "| -0.010 |  |  | 0.020 | 0.010 | 1 | aten::mm | Model/Layer |" in page
     assert "* A (old\\|run): \\<parsed trace\\>, 2 GPU events" in page
     long = replace(tables["diff_places"], columns=tables["diff_places"].columns | {"why": ["a reason " * 50] * 2})
     assert ("a reason " * 50).strip() in diff_markdown(difference, tables | {"diff_places": long}, [])

@@ -18,6 +18,8 @@ from tracelens_graph.cli.options import (
     LayoutOption,
     LinkedOnly,
     Names,
+    Noise,
+    NoiseOption,
     Recompute,
     TableName,
     Top,
@@ -84,6 +86,7 @@ def diff(
     outputs: Annotated[Outputs, Writes("json", "md", "html", "xlsx", "csv", folder=True, old=("json", "md", "html"))],
     layout: LayoutOption = Layout.own,
     fail_if: FailIf = None,
+    noise: NoiseOption = Noise.on,
     extension: Extensions = None,
     window: Window,
 ) -> None:
@@ -179,7 +182,8 @@ def diff(
     first, second = parts = comparable(opened(paths[0]), opened(paths[1]))
     call_devices(part.core.info.accelerator for part in parts)
     is_whole = window != WindowChoice() or is_theirs
-    answer = Two((first, second), (tags[0], tags[1]), Pair((calls[0], calls[1]), names), top, is_whole)
+    pair = Pair((calls[0], calls[1]), names)
+    answer = Two((first, second), (tags[0], tags[1]), pair, top, is_whole, noise is Noise.on)
     if is_theirs and outputs.folder:
         outputs.say(answer.write_as_tracelens(outputs.folder))
     elif points:

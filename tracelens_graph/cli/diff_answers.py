@@ -69,6 +69,7 @@ class Two:
         pair: commands that follow.
         top: how many places or rows are asked for.
         is_whole: whether they are compared as they are, and not a step of each.
+        with_noise: whether changes within noise are left out.
     """
 
     windows: tuple[Part, Part]
@@ -76,6 +77,7 @@ class Two:
     pair: Pair
     top: int | None
     is_whole: bool
+    with_noise: bool = True
 
     @cached_property
     def _sides(self) -> tuple[Part, Part]:
@@ -93,11 +95,10 @@ class Two:
     @cached_property
     def tables(self) -> Mapping[str, Table]:
         """All tables by name."""
-        from tracelens_graph.analyses.alignment.tables import places_table, times_table, totals_table
+        from tracelens_graph.analyses.alignment.tables import diff_tables
         from tracelens_graph.graph.iterations import is_of_server
 
-        makers = {"diff_totals": totals_table, "diff_times": times_table, "diff_places": places_table}
-        tables = {name: make(self.difference) for name, make in makers.items()}
+        tables = diff_tables(self.difference, self.with_noise)
         if all(is_of_server(window.core) for window in self.windows):
             from tracelens_graph.analyses.serving.compared import phases_table
 
@@ -126,7 +127,7 @@ class Two:
 
     def screen(self) -> Iterator[str]:
         """The answer in lines, and what to ask next."""
-        from tracelens_graph.reports.diff_text import changed_places
+        from tracelens_graph.reports.diff_text import changed_places, listed_places
         from tracelens_graph.reports.diff_text import screen as lines
 
         yield from lines(self.difference, self.tables, *screen(), self.notes, self.top)
@@ -134,8 +135,10 @@ class Two:
             return
         if idle := self._on_idle_time:
             yield f"ask next: {idle}"
-        elif changed_places(self.tables["diff_places"]):
-            yield f"ask next: {self.pair.diff('--point 1')}"
+        elif changed := changed_places(self.tables["diff_places"]):
+            first, *_ = listed_places(changed) or changed
+            point = f"--point {first['place']}"
+            yield f"ask next: {self.pair.diff(point)}"
 
     @property
     def _on_idle_time(self) -> str:
@@ -222,7 +225,8 @@ class Two:
         from tracelens_graph.reports.diff_text import only_changed
         from tracelens_graph.reports.views import with_headings
 
-        table = replace(self.tables["diff_places"], notes=self.warned)
+        table = self.tables["diff_places"]
+        table = replace(table, notes=[*self.warned, *table.notes])
         return Shown(only_changed(table) if for_people else table, self.top, ROWS_FOR_PEOPLE, with_headings)
 
     def json(self) -> str:

@@ -36,6 +36,8 @@ _CONDITION = re.compile(r"(?P<figure>.*?)\s*(?P<operator>[<>=!]+)\s*(?P<number>[
 _TIMELINE = "gpu_timeline"
 _UNLINKED = "unlinked_percent"
 _RANK = "rank:"
+_NOISE = "noise"
+"""In the column `proof` of a table of changes: nothing shows that it is more than noise."""
 
 
 @dataclass(frozen=True)
@@ -152,16 +154,26 @@ def read(figure: Figure, tables: Mapping[str, Table], operator: str = "") -> Rea
         meant = did_you_mean(name, keys)
         return Reading(0.0, f"{name!r} is not in the trace and counts as 0{meant and f'; {meant}'}")
     values = [math.nan if cell is None else float(cell) for cell in found]
+    noise = _within_noise(table, figure)
+    values = [0.0 if is_noise else value for value, is_noise in zip(values, noise, strict=True)]
+    remark = f"{sum(noise)} of {len(noise)} changed by less than their noise and count as 0" if any(noise) else ""
     about = table.about.get(figure.column)
     if len(values) < 2 or about is None or about.adds_up:
         value = sum(values)
-        return Reading(value, "it is not a number" if math.isnan(value) else "")
+        return Reading(value, "it is not a number" if math.isnan(value) else remark)
     known = [value for value in values if not math.isnan(value)]
     if not known or operator not in _WORST:
         return Reading(math.nan, f"{len(values):,} rows have it, and they do not add up")
     return Reading(
         _WORST[operator](known), f"the {'least' if _WORST[operator] is min else 'most'} of {len(known):,} rows"
     )
+
+
+def _within_noise(table: Table, figure: Figure) -> list[bool]:
+    """Of each row of a figure whether its change is within noise; of a table that knows no noise none is."""
+    proofs = table.columns.get("proof", [""] * len(table))
+    keys = table[figure.key]
+    return [proof == _NOISE for key, proof in zip(keys, proofs, strict=True) if not figure.rows or key in figure.rows]
 
 
 def of_ranks(conditions: Sequence[Condition], ranks: Sequence[Ranked]) -> list[Condition]:

@@ -112,6 +112,13 @@ class Layout(StrEnum):
     tracelens = "tracelens"
 
 
+class Noise(StrEnum):
+    """Whether changes within noise count as none."""
+
+    on = "on"
+    off = "off"
+
+
 Trace = Annotated[
     str,
     argument(metavar="TRACE", help="Trace file (.json, JAX's .xplane.pb; packed too), saved graph, or - for stdin."),
@@ -186,6 +193,10 @@ FailIf = Annotated[
     ),
 ]
 LayoutOption = Annotated[Layout, typer.Option("--layout", help="tracelens: tables and files as TraceLens has them.")]
+
+NoiseOption = Annotated[
+    Noise, typer.Option("--noise", help="off: also show, and judge by, changes that are within noise.")
+]
 
 NO_ARCH = "none"
 """What `--arch` takes for tables without a roofline."""

@@ -14,7 +14,7 @@ import numpy as np
 from tracelens_graph._version import __version__
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.matches import kind_name
-from tracelens_graph.analyses.alignment.tables import places_table
+from tracelens_graph.analyses.alignment.tables import diff_tables
 from tracelens_graph.db.event_image import kept_rows
 from tracelens_graph.db.image import Edges, Image, Nodes, Options, nodes_of, properties_of
 from tracelens_graph.db.push import Claim, begun, hold, judged
@@ -126,13 +126,14 @@ def _events_of_places(difference: Diff, side: int) -> tuple[Codes, Rows]:
 
 def _places(difference: Diff) -> Nodes:
     """The places, with what the table of them says; times in whole ns."""
-    table = places_table(difference.called(("a", "b")))
+    table = diff_tables(difference.called(("a", "b")))["diff_places"]
     known: dict[str, Sequence[Any]] = {
         **{name: list(table[name]) for name in table.columns if not name.endswith("_ms")},
         "name": list(table["op"]),
         "change_ns": [place.change_ns for place in difference.places],
         "a_ns": [place.ns[0] for place in difference.places],
         "b_ns": [place.ns[1] for place in difference.places],
+        **{f"{side}_ns": [round(ms * 1e6) for ms in table[f"{side}_ms"]] for side in ("low", "high")},
     }
     return nodes_of("Divergence", DIFF_PROPERTIES["Divergence"], known)
 

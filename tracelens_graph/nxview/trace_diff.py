@@ -14,7 +14,7 @@ import numpy as np
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.matches import kind_name
 from tracelens_graph.analyses.alignment.merged import merged_tree
-from tracelens_graph.analyses.alignment.tables import places_table, times_table, totals_table
+from tracelens_graph.analyses.alignment.tables import diff_tables
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.edges import forest_edge_rows
 from tracelens_graph.graph.node import Node
@@ -96,8 +96,7 @@ class TraceDiff(Diff, views.ReadOnly, nx.MultiDiGraph):
 
     @cached_property
     def _tables(self) -> dict[str, Table]:
-        tables = totals_table(self), times_table(self), places_table(self)
-        return {table.name: table for table in tables}
+        return diff_tables(self)
 
     def _match_edges(self, rows: Sequence[np.ndarray]) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
         found = self.matches

@@ -12,6 +12,7 @@ from tracelens_graph.analyses.across.outer_join import NOTE, are_compiled_apart
 from tracelens_graph.analyses.alignment.causes import CLOCK, Reason
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.host_work import HOST_TIMES, is_of_host
+from tracelens_graph.analyses.alignment.noise import Proof
 from tracelens_graph.analyses.alignment.several import SPREAD
 from tracelens_graph.analyses.diagnosis.headline import is_thinned
 from tracelens_graph.analyses.idle.idle import Cause
@@ -24,6 +25,7 @@ from tracelens_graph.reports.views import with_headings
 from tracelens_graph.tables.names import fitted
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import bold
+from tracelens_graph.utils.arrays import Mask
 from tracelens_graph.utils.texts import cut_end, cut_middle, first_lines, printable, width_of, wrapped
 
 PLACES = 5
@@ -130,8 +132,27 @@ def notes_on(difference: Diff) -> list[str]:
 
 
 def changed_places(places: Table) -> list[dict[str, Any]]:
-    """The rows of places in which time, GPU work or its arguments differ."""
-    return [row for row in places.records() if row["reason"] != Reason.same]
+    """The rows of places in which time, GPU work or its arguments differ, by more than noise."""
+    return [row for row, is_changed in zip(places.records(), _is_changed(places), strict=True) if is_changed]
+
+
+def _is_changed(places: Table) -> Mask:
+    """Of each place whether its sides differ by more than noise."""
+    pairs = zip(places["reason"], places["proof"], strict=True)
+    return np.array([reason != Reason.same and proof != Proof.noise for reason, proof in pairs], bool)
+
+
+def noise_note(places: Table) -> str:
+    """How many places changed by less than their noise, and by how much together; empty for none."""
+    ms = [
+        change
+        for change, reason, proof in zip(places["change_ms"], places["reason"], places["proof"], strict=True)
+        if proof == Proof.noise and reason != Reason.same
+    ]
+    if not ms:
+        return ""
+    what, their = ("place", "its") if len(ms) == 1 else ("places", "their")
+    return f"{len(ms):,} {what} changed by less than {their} noise ({sum(ms):+,.3f} ms): --noise off"
 
 
 def listed_places(changed: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -140,7 +161,7 @@ def listed_places(changed: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any
     of_clock = sum(abs(row["change_ms"]) for row in changed if row["reason"] == Reason.clock)
 
     def is_hardly_changed(row: Mapping[str, Any]) -> bool:
-        least = max(_HARDLY * row["a_ms"], _OF_CLOCK * of_clock)
+        least = max(_HARDLY * row["a_ms"], _OF_CLOCK * of_clock, _NEARLY_NOTHING)
         return bool(row["reason"] == Reason.other_time and abs(row["change_ms"]) < least)
 
     return [row for row in changed if row["reason"] != Reason.clock and not is_hardly_changed(row)]
@@ -153,13 +174,17 @@ def clock_texts(changed: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def only_changed(places: Table) -> Table:
-    """The places without those that are the same on both sides; a note says how many these are."""
-    is_changed = np.array([reason != Reason.same for reason in places["reason"]], bool)
-    same = len(places) - int(is_changed.sum())
+    """The places without those that are the same on both sides, or changed by noise; notes say how many these are."""
+    is_changed = _is_changed(places)
+    same = sum(reason == Reason.same for reason in places["reason"])
     cut = places.take(np.flatnonzero(is_changed))
     notes = list(places.notes)
+    is_noise = noise_note(places)
     if not len(cut):
-        notes.insert(0, "Nothing differs: the GPU work is the same, event by event")
+        nothing = "by more than noise" if is_noise else "the GPU work is the same, event by event"
+        notes.insert(0, f"Nothing differs{' ' if is_noise else ': '}{nothing}")
+    if is_noise:
+        notes.append(is_noise)
     if same:
         notes.append(f"{same:,} {'place is' if same == 1 else 'places are'} the same on both sides, and not listed")
     cut.notes = notes
@@ -170,13 +195,14 @@ def headline(totals: Table, is_changed: bool) -> str:
     """The change of the GPU time, in a sentence."""
     row = totals.records()[0]
     first, second, change = row["a_ms"], row["b_ms"], row["change_ms"]
-    if not is_changed:
+    if not is_changed and not change:
         return f"The GPU work is the same, event by event: {first:,.3f} ms"
     percent = row["change_percent"]
     share = "" if percent is None else f" ({percent:+.1f} %)"
     word = "more" if change > 0 else "less"
     text = f"{abs(change):,.3f} ms {word}{share}" if change else "no change in all"
-    return f"GPU time {first:,.3f} -> {second:,.3f} ms: {text}"
+    noise = ", within noise" if change and row["proof"] == Proof.noise else ""
+    return f"GPU time {first:,.3f} -> {second:,.3f} ms: {text}{noise}"
 
 
 def _lines(
@@ -197,23 +223,38 @@ def _lines(
     yield from _without_work(tables["diff_times"], largest, width, of_cause)
     for note in notes:
         yield from wrapped(printable(note), width, _INDENT)
+    noise = noise_note(tables["diff_places"])
     if not changed:
+        yield from wrapped(noise, width, _INDENT) if noise else ()
         return
     yield ""
-    yield from (line for text in clock_texts(changed) for line in wrapped(text, width, _INDENT))
+    of_all = clock_texts(changed)
+    for text in of_all or tables["diff_places"].notes:
+        yield from wrapped(printable(text), width, _INDENT)
     listed = listed_places(changed)
     whole = sum(abs(row["change_ms"]) for row in changed)
-    shown = listed[:places]
+    shown = _foremost(listed, places)
     part = 100 * sum(abs(row["change_ms"]) for row in shown) / whole if whole else 100
     number = "The place" if len(shown) == 1 else f"The {len(shown)} places"
-    deviate = " besides" if len(listed) < len(changed) and clock_texts(changed) else ""
+    deviate = " besides" if of_all else ""
     if shown:
         text = f"{number} with most of the change{deviate} ({part:.0f} % of all that became faster or slower)"
-        yield from wrapped(text, width)
+        yield from wrapped(text if whole else f"{number} with other work, which takes as long", width)
     for row in shown:
         yield from place_lines(row, width, of_place)
     if rest := len(changed) - len(shown):
         yield f"{rest:,} more: --points lists all places, --tree draws both call trees as one"
+    yield from wrapped(noise, width, _INDENT) if noise else ()
+
+
+def _foremost(changed: list[Mapping[str, Any]], places: int) -> list[Mapping[str, Any]]:
+    """The places with most of the change; the last of them gives way to work that moved: times do not show it."""
+    moved = [row for row in changed if row["reason"] == Reason.moved]
+    most = max(moved, key=lambda row: row["a_ms"], default=None)
+    if most is None or any(row in changed[:places] for row in moved) or places >= len(changed):
+        return changed[:places]
+    is_more = most["a_ms"] > abs(changed[places - 1]["change_ms"])
+    return [*changed[: places - 1], most] if is_more else changed[:places]
 
 
 def _phases(table: Table, width: int) -> Iterator[str]:
@@ -264,7 +305,9 @@ def phase_texts(table: Table) -> list[str]:
 def _times(totals: Table, width: int) -> Iterator[str]:
     for row in totals.records():
         if row["time"] in _PARTS and (row["a_ms"] or row["b_ms"]):
-            yield _figures(_INDENT + row["meaning"], row, width)
+            line = _figures(_INDENT + row["meaning"], row, width)
+            noise = "  noise" if row["proof"] == Proof.noise and row["change_ms"] else ""
+            yield line + noise * (width_of(line + noise) <= width)
 
 
 def _pooled(difference: Diff, width: int) -> Iterator[str]:
@@ -394,6 +437,8 @@ def place_lines(row: Mapping[str, Any], width: int, most: int | None = None) -> 
     """
     times = f" x {row['times']:,}" if row["times"] != 1 else ""
     figures = f": {row['a_ms']:,.3f} -> {row['b_ms']:,.3f} ms"
+    if row["proof"] not in ("", Proof.structure):
+        figures += f" ±{(row['high_ms'] - row['low_ms']) / 2:,.3f}"
     head = f"{row['place']:>2} {row['change_ms']:>+{_CHANGE},.3f} ms  "
     room = width - width_of(head) - len(times) - len(figures)
     yield f"{head}{fitted(printable(str(row['op'])), max(room, 8))}{times}{figures}"
@@ -410,7 +455,10 @@ def place_lines(row: Mapping[str, Any], width: int, most: int | None = None) -> 
 
 _LONGEST = 100
 """Characters of a name."""
-_HEADINGS = {"change_ms": "change ms", "a_ms": "A ms", "b_ms": "B ms", "change_percent": "%", "meaning": "time"}
+_HEADINGS = {
+    "change_ms": "change ms", "low_ms": "from ms", "high_ms": "to ms", "a_ms": "A ms", "b_ms": "B ms",
+    "change_percent": "%", "meaning": "time",
+}  # fmt: skip
 
 
 def diff_json(difference: Diff, tables: Mapping[str, Table], notes: Sequence[str]) -> str:
@@ -444,9 +492,12 @@ def diff_markdown(difference: Diff, tables: Mapping[str, Table], notes: Sequence
     blocks.append(_table(times, ("meaning", "a_ms", "b_ms", "change_ms", "change_percent")))
     shown = changed[:rows] if rows else changed
     if shown:
-        blocks += ["### Where", _table(shown, ("change_ms", "a_ms", "b_ms", "times", "op", "module", "why"))]
+        columns = ("change_ms", "low_ms", "high_ms", "a_ms", "b_ms", "times", "op", "module", "why")
+        blocks += ["### Where", _table(shown, columns)]
     if rest := len(changed) - len(shown):
         blocks.append(f"{rest:,} more places.")
+    if noise := noise_note(tables["diff_places"]):
+        blocks.append(escape(noise))
     if causes := [row for row in tables["diff_times"].records() if row["cause"]]:
         blocks += ["### Time without GPU work", _table(causes, ("part", "cause", "a_ms", "b_ms", "change_ms", "why"))]
     return page(blocks)

@@ -420,6 +420,9 @@ DIFF_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
             Stored(f"{side}_ns", "int", f"sum of the durations of the GPU events there in {trace}", "ns")
             for side, trace in _SIDES
         ),
+        Stored("low_ns", "int", "least change that noise allows, by all steps or by equal work", "ns"),
+        Stored("high_ns", "int", "greatest change that noise allows", "ns"),
+        Stored("proof", "str", "what shows that the change is no noise; `noise` for nothing"),
         Stored("times", "int", "points of divergence: how often the program comes there"),
         Stored("module", "str", "classes of the modules around it, the outermost first"),
         Stored("reason", "str", "why they differ: one word"),

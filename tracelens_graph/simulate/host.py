@@ -373,7 +373,8 @@ class Thread(HostThread):
 
     def _duration(self, kernel: Kernel) -> int:
         options = self.process.options
-        duration = (kernel.duration + kernel.key_ns * self.process.keys) * self.process.rng.uniform(0.97, 1.03)
+        jitter = self.process.rng.uniform(1 - options.jitter, 1 + options.jitter)
+        duration = (kernel.duration + kernel.key_ns * self.process.keys) * jitter
         return round(duration * options.slow_factor if options.slow_rank == self.process.rank else duration)
 
     def launch_graph(self, nodes: Iterable[GpuEvent]) -> HostEvent:

@@ -219,6 +219,9 @@ class Options:
     start_stagger_us: float = field(default=53.0, repr=False)
     """Each rank's program starts this much later than that of the rank before."""
 
+    jitter: float = field(default=0.03, repr=False)
+    """Each kernel takes up to this share more or less time than its work."""
+
     slow_rank: int | None = field(default=None, repr=False)
     """The rank whose kernels, collectives left out, take `slow_factor` times as long."""
     slow_factor: float = field(default=1.5, repr=False)
@@ -276,10 +279,10 @@ class Options:
             if getattr(self, name) is not None and getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be positive")
         for name in ("end_noise_us", "odd_noise_us", "late_us", "start_stagger_us", "odd_share", "expert_skew",
-                     "recording_begins_us"):  # fmt: skip
+                     "recording_begins_us", "jitter"):  # fmt: skip
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative")
-        for name in ("odd_share", "expert_skew"):
+        for name in ("odd_share", "expert_skew", "jitter"):
             if getattr(self, name) > 1:
                 raise ValueError(f"{name} is a share: at most 1")
         self._check_layout()

@@ -36,8 +36,13 @@ _KERNELS = re.compile(r"\b(?:kernel|host event)(s?)\b")
 _GPU = re.compile(r"( *)(?<![\w.:/-])(?<!is no )GPU(?=s?(?![\w:]))")
 
 
-def in_device_words(text: str) -> str:
-    """A text for people with the devices called what they are; columns of a table keep their places, if they can."""
+def in_device_words(text: str, is_prose: bool = True) -> str:
+    """A text for people with the devices called what they are; columns of a table keep their places, if they can.
+
+    Args:
+        text: the text.
+        is_prose: whether it is no data or program, in which kernels have the names that these give them.
+    """
     word = DEVICE_WORD.get()
     if word == "GPU":
         return text
@@ -49,7 +54,7 @@ def in_device_words(text: str) -> str:
         )
 
     text = _GPU.sub(named, text)
-    return _KERNELS.sub(r"op\1", text) if word == HOST else text
+    return _KERNELS.sub(r"op\1", text) if word == HOST and is_prose else text
 
 
 def microseconds(ns: int) -> bytes:

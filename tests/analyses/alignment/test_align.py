@@ -273,7 +273,7 @@ def slid(a: Forest, of: list[int], others: int) -> tuple[list[int], list[int]]:
     mine, other = np.array(of), np.full(others, -1)
     paired = np.flatnonzero(mine >= 0)
     other[mine[paired]] = paired
-    settle_gaps(a, mine, other)
+    settle_gaps(a, mine, other, np.full(a.leaves, -1))
     return mine.tolist(), other.tolist()
 
 

@@ -277,7 +277,7 @@ PAIRS: dict[str, tuple[list[Call], list[Call], Reason, str]] = {
     "by a name that covers": (
         [Call("", "aten::mul", (MUL,)), Call("", "aten::mean", (SUM,))],
         [Call("", "custom::mul_mean", (("void moe_mean<int>(P)", 5.0),))],
-        Reason.fused, "fused by an op, 2 -> 1 kernels: reduce_kernel + vectorized_elementwise_kernel became moe_mean",
+        Reason.fused, "fused by an op, 2 -> 1 kernels: moe_mean in place of reduce_kernel + ",
     ),
     "not by another name": (
         [Call("", "aten::mul", (MUL,)), Call("", "aten::mean", (SUM,))],
@@ -285,7 +285,7 @@ PAIRS: dict[str, tuple[list[Call], list[Call], Reason, str]] = {
     ),
     "by a category that covers": (
         [Call("", "aten::mul", (MUL,)), Call("", "aten::mean", (SUM,))], [NORMED], Reason.fused,
-        "fused by an op, 2 -> 1 kernels: reduce_kernel + vectorized_elementwise_kernel became",
+        "in place of reduce_kernel + vectorized_elementwise_kernel",
     ),
     "not by other work": (
         [Call("", "aten::mul", (MUL,)), Call("", "aten::sigmoid", ((GELU, 4.0),))],

@@ -15,7 +15,7 @@ import numpy as np
 from tracelens_graph.analyses.alignment.difference import Diff, median_steps
 from tracelens_graph.analyses.alignment.host_work import has_gpu_work
 from tracelens_graph.analyses.alignment.matches import kind_name
-from tracelens_graph.analyses.alignment.tables import DIFF_PLACES, places_table
+from tracelens_graph.analyses.alignment.tables import DIFF_PLACES, diff_tables
 from tracelens_graph.analyses.shared.gpu_work import names_of, uids_of
 from tracelens_graph.analyses.shared.grouping import first_rows
 from tracelens_graph.analyses.structure.layers import side_by_side
@@ -82,7 +82,7 @@ def divergences(traces: TraceSet, a: str | None = None, b: str | None = None, to
         AnalysisError: there are not two such traces, or `top` is negative.
     """
     difference, title = _compared(traces, a, b, "Where GPU work differs by structure")
-    rows = [] if difference is None else places_table(difference).records()
+    rows = [] if difference is None else diff_tables(difference)["diff_places"].records()
     return _table(DIFF_PLACES, title, rows, top)
 
 

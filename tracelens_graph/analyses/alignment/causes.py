@@ -26,6 +26,7 @@ class Reason(StrEnum):
     """Why two sides differ at a place."""
 
     same = "same"
+    moved = "moved"
     captured = "captured"
     recomputation = "recomputation"
     graph_launch = "graph_launch"
@@ -57,6 +58,7 @@ class Reason(StrEnum):
 
 REASON_MEANING = {
     Reason.same: "nothing differs",
+    Reason.moved: "the same calls at another place: before others that both sides make, or behind them",
     Reason.captured: "recorded into a graph on one side, so that it did not run there",
     Reason.recomputation: "only one side recomputes these activations in the backward pass",
     Reason.graph_launch: "launched as a graph on one side",
@@ -86,6 +88,10 @@ REASON_MEANING = {
     Reason.other_kernel: "other kernels of the same library, or kernels whose names say no more; `why` names them",
 }
 """What each of them means."""
+
+
+OTHER_ARGUMENTS = {Reason.other_types, Reason.other_sizes, Reason.other_strides}
+"""Reasons of places whose calls differ in their arguments."""
 
 
 class Why(NamedTuple):
@@ -204,6 +210,19 @@ def _is_the_same(evidence: Evidence, _: Reasons) -> Why | None:
     place = evidence.place
     equal = place.ns[0] == place.ns[1] and evidence.is_of_equal_kernels
     return Why(Reason.same, "the same") if equal and not evidence.arguments else None
+
+
+def _is_moved(evidence: Evidence, _: Reasons) -> Why | None:
+    """The same calls, before others on one side and behind them on the other."""
+    if not evidence.place.points[0].is_moved or evidence.is_communication:
+        return None
+    names = evidence.diff.names
+    where = "to another place"
+    for here, there, side in (("behind", "before", 0), ("before", "behind", 1)):
+        if passed := evidence.passed(side):
+            where = f"from {here} {passed} in {names[0]} to {there} it in {names[1]}"
+    took = evidence.took if evidence.is_of_equal_kernels else evidence.with_shares(str(evidence.other))
+    return Why(Reason.moved, f"moved {where}: {took}")
 
 
 def _is_captured(evidence: Evidence, _: Reasons) -> Why | None:
@@ -338,9 +357,10 @@ def _is_fused(evidence: Evidence, _: Reasons) -> Why | None:
     number = len(evidence.place.points)
     per_call = " -> ".join(f"{count / number:,.3g}" for count in evidence.extra_counts)
     reason = Reason.fused if side else Reason.unfused
-    first, second = (counted(kernels, number) for kernels in evidence.extra)
+    fused, parts = (counted(evidence.extra[one], number) for one in (side, 1 - side))
     how = f"{reason} by {by}" if side else f"{reason}, {by} had fused them"
-    return Why(reason, evidence.with_shares(f"{how}, {per_call} kernels: {first} became {second}"))
+    what = f"{fused} in place of {parts}" if side else f"{parts} in place of {fused}"
+    return Why(reason, evidence.with_shares(f"{how}, {per_call} kernels: {what}"))
 
 
 def _has_more_kernels(evidence: Evidence, _: Reasons) -> Why | None:
@@ -396,6 +416,7 @@ def _has_another_kernel(evidence: Evidence, _: Reasons) -> Why | None:
 
 
 RULES: Sequence[Rule] = (
+    _is_moved,
     _is_launched_otherwise,
     _is_the_same,
     _is_captured,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cached_property
 
 import numpy as np
 
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.alignment.sequence import NEVER, Pairs, aligned
-from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.arrays import distinct, expanded
 from tracelens_graph.graph.classes import mixed
+from tracelens_graph.utils.arrays import Mask, Rows
 
 _OTHER_ARGUMENTS, _OTHER_DIMS, _OTHER_KERNEL, _SAME_CATEGORY, _WITHOUT_OP, _OTHER_CALLERS = 30, 200, 50, 500, 300, 300
 """What two leaves cost beside each other, in thousandths of leaving both alone: the same op with other arguments of the
@@ -52,6 +54,7 @@ class Units:
         self.low = np.where(is_leaf, leaf, forest.low[node])
         self.high = np.where(is_leaf, leaf + 1, forest.high[node])
         self.size = self.high - self.low
+        self._before = np.concatenate(([0], np.cumsum(self.size)))
         self.ns = forest.ns_before[self.high] - forest.ns_before[self.low]
         leaf = np.minimum(leaf, max(forest.leaves - 1, 0))
         self.identity = np.where(is_leaf, forest.leaf_identity[leaf], forest.identity[node])
@@ -64,11 +67,14 @@ class Units:
 
     def count(self, rows: range) -> int:
         """Number of leaves in some items that stand side by side."""
-        return int(self.high[rows.stop - 1] - self.low[rows.start]) if rows else 0
+        return int(self._before[rows.stop] - self._before[rows.start]) if rows else 0
 
-    def leaves(self, rows: range) -> range:
-        """The leaves in some items that stand side by side."""
-        return range(int(self.low[rows.start]), int(self.high[rows.stop - 1]))
+    def leaves(self, rows: range) -> range | Rows:
+        """The leaves in some items that stand side by side; a range unless items between them were taken out."""
+        low, high = int(self.low[rows.start]), int(self.high[rows.stop - 1])
+        if high - low == self.count(rows):
+            return range(low, high)
+        return expanded(self.low[rows.start : rows.stop], self.high[rows.start : rows.stop])[0]
 
 
 class UnitCosts:
@@ -79,6 +85,7 @@ class UnitCosts:
 
     def __init__(self, x: Units, y: Units) -> None:
         self.x, self.y = x, y
+        self._equal_only: list[Mask] | None = None
         called = [set().union(*one.names) for one in (x, y)]
         common = called[0] & called[1]
         # A unit that nothing on the other side may be called like stays alone: it need not be looked at.
@@ -97,7 +104,7 @@ class UnitCosts:
 
     def _bags_of(self, what: str, most: int) -> list[np.ndarray]:
         """How many leaves of each kind the units of both sides hold; kinds share columns where there are many."""
-        values = [getattr(one.forest, what)[one.low[0] : one.high[-1]] for one in (self.x, self.y)]
+        values = [getattr(one.forest, what)[_there(one.leaves(range(len(one.items))))] for one in (self.x, self.y)]
         # Sharing columns can hide a difference of two bags, but never makes one: no good pair is ruled out.
         known = np.unique(np.concatenate(values))
         return [
@@ -122,6 +129,28 @@ class UnitCosts:
         )  # fmt: skip
         return [(int(rows[i]), int(columns[j])) for i, j in pairs]
 
+    def with_equal_only(self, identities: np.ndarray) -> UnitCosts:
+        """The same, but units of some identities are paired with equal ones alone."""
+        found = copy(self)
+        found._equal_only = [
+            np.isin(one.identity[rows], identities) for one, rows in zip((self.x, self.y), self._rows, strict=True)
+        ]
+        return found
+
+    def may_be_pair(self, i: int, j: int) -> bool:
+        """Whether two units may be paired."""
+        row, column = (int(np.searchsorted(of, unit)) for of, unit in zip(self._rows, (i, j), strict=True))
+        is_known = all(
+            at < len(of) and of[at] == unit for at, of, unit in zip((row, column), self._rows, (i, j), strict=True)
+        )
+        return is_known and bool(self._row(row, column, column + 1)[0] < NEVER)
+
+    def is_of_other_sizes(self, i: int, j: int) -> bool:
+        """Whether most of what two units do is of other sizes, or is other work."""
+        row, column = np.searchsorted(self._rows[0], i), np.searchsorted(self._rows[1], j)
+        differ = np.abs(self._sized_bags[1][column] - self._sized_bags[0][row]).sum()
+        return bool(_UNLIKE * differ > self.x.size[i] + self.y.size[j])
+
     def differ(self, i: int, j: int) -> int:
         """How many leaves of two paired units differ by op and category."""
         row, column = np.searchsorted(self._rows[0], i), np.searchsorted(self._rows[1], j)
@@ -140,6 +169,10 @@ class UnitCosts:
         differ = np.abs(self._bags[1][may] - self._bags[0][i]).sum(axis=1)
         alike = _UNLIKE * differ <= self.x.size[rows[i]] + self.y.size[columns[may]]
         may, differ = may[alike], differ[alike].astype(np.int64)
+        if self._equal_only is not None:
+            is_bound = self._equal_only[1][may] | self._equal_only[0][i]
+            keep = ~is_bound | (self.y.identity[columns[may]] == self.x.identity[rows[i]])
+            may, differ = may[keep], differ[keep]
         thousandths = 1000 * differ
         for each, bags in ((_OTHER_DIMS, self._sized_bags), (_OTHER_KERNEL, self._kernel_bags)):
             # What differs by op differs by dims and kernel as well, and is charged already.

@@ -104,7 +104,7 @@ def choice_note(step: Window) -> str:
 
 
 OUTSIDE_OF_OPS = "(outside of ops)"
-_MODULE, _AUTOGRAD = "nn.Module: ", "autograd::engine::evaluate_function: "
+_MODULE, AUTOGRAD = "nn.Module: ", "autograd::engine::evaluate_function: "
 _BUILT_IN = re.compile(r"<built-in (?:method|function) (\S+?)[ >]")
 _NAMES = 3
 """Names of ops of one place that are listed."""
@@ -186,14 +186,17 @@ class Diff:
         """Where they differ, the largest change first."""
         alignment = self.alignment
         contexts = [_Contexts(side) for side in alignment.sides]
-        groups: dict[tuple[_Context, _Context], list[Point]] = {}
+        groups: dict[tuple[_Context, _Context, bool, bool], list[Point]] = {}
         for point in alignment.points:
-            is_alone = not all(point.leaves)
-            first, second = (contexts[k].of(point.container[k], point.leaves[k], is_alone) for k in range(2))
+            is_whole = not all(point.leaves) or point.is_moved or point.is_replaced
+            kinds = (Kind.Module,) if point.is_replaced else (Kind.Module, Kind.Op) if is_whole else ()
+            first, second = (contexts[k].of(point.container[k], point.leaves[k], kinds) for k in range(2))
+            if point.is_moved:  # what moved with it goes without saying
+                first, second = (replace(context, names=context.names[:1]) for context in (first, second))
             if (first.kernel or second.kernel) and (first.is_op or second.is_op):
                 first, second = (replace(context, kernel="") for context in (first, second))
-            groups.setdefault((first, second), []).append(point)
-        found = [self._place(points, *key) for key, points in groups.items()]
+            groups.setdefault((first, second, point.is_moved, point.is_replaced), []).append(point)
+        found = [self._place(points, one, other) for (one, other, *_), points in groups.items()]
         return sorted(
             found, key=lambda place: (-abs(place.change_ns), -max(place.ns), place.modules, sorted(place.names))
         )
@@ -295,36 +298,36 @@ class _Contexts:
         self._module_of, self._is_backward = self._module.tolist(), self._backward.tolist()
         self._single: dict[tuple[object, ...], _Context] = {}
 
-    def of(self, container: int, leaves: list[int], is_alone: bool) -> _Context:
+    def of(self, container: int, leaves: list[int], whole: tuple[Kind, ...]) -> _Context:
         """Where some leaves of one point stand.
 
         Args:
             container: the node that is matched around them, -1 without one.
             leaves: ascending.
-            is_alone: whether the other side has none there, so that whole modules may be what it lacks.
+            whole: kinds of calls that may stand for all in them: where the other side has none, or has them elsewhere.
         """
         if not leaves:
             return _Context()
-        if len(leaves) > 1 or is_alone:
-            return self._of(container, leaves, is_alone)
+        if len(leaves) > 1 or whole:
+            return self._of(container, leaves, whole)
         leaf = leaves[0]
         parent = self._leaf_parent[leaf]
         node = container if container >= 0 and self._is_op[container] else parent
         if self._called[node] < 0:
-            return self._of(container, leaves, is_alone)
+            return self._of(container, leaves, whole)
         event = self._event[leaf] if node == parent and not self._is_op[node] else -1
         path = self._path(self._module_of[leaf])
         key = (self._called[node], self._argset[parent], path, self._is_backward[leaf], event)
         if key not in self._single:
-            self._single[key] = self._of(container, leaves, is_alone)
+            self._single[key] = self._of(container, leaves, whole)
         return self._single[key]
 
-    def _of(self, container: int, leaves: list[int], is_alone: bool) -> _Context:
+    def _of(self, container: int, leaves: list[int], whole: tuple[Kind, ...]) -> _Context:
         side = self._side
         if container >= 0 and side.is_op[container]:
             nodes = [container]
-        elif is_alone:
-            nodes = _highest(side, leaves)
+        elif whole:
+            nodes = highest(side, leaves, whole)
         else:
             nodes = side.leaf_parent[leaves].tolist()
         names = tuple(dict.fromkeys(map(self._name, nodes)))
@@ -335,8 +338,9 @@ class _Contexts:
         if is_backward and len(paths) > 1:
             paths.discard(())  # gradients are summed up outside of all modules
         modules = _common_start(paths)
-        if is_module and modules and names == (f"{_MODULE}{modules[-1]}",):
-            modules = modules[:-1]
+        own = names[0].removeprefix(_MODULE)
+        if is_module and len(names) == 1 and own in modules:
+            modules = modules[: len(modules) - 1 - modules[::-1].index(own)]
         kernel = ""
         if len(nodes) == 1 and (kinds <= {Kind.PythonFunction, Kind.RuntimeCall} or names == (OUTSIDE_OF_OPS,)):
             kernel = called(side.event_name(int(side.events[side.first_event[leaves[0]]])))
@@ -355,7 +359,7 @@ class _Contexts:
         if (code, kind) not in self._names:
             name = normal_name(Kind(kind), core.names[code])
             built_in = _BUILT_IN.match(name)
-            self._names[code, kind] = built_in[1] if built_in else name.removeprefix(_AUTOGRAD)
+            self._names[code, kind] = built_in[1] if built_in else name.removeprefix(AUTOGRAD)
         return self._names[code, kind]
 
     def sizes(self, leaf: int) -> tuple[object, ...]:
@@ -382,12 +386,13 @@ class _Contexts:
         return path
 
 
-def _highest(side: Forest, leaves: list[int]) -> list[int]:
-    """The highest modules and ops that hold nothing but some of the leaves; else what stands right above them."""
+def highest(side: Forest, leaves: list[int], kinds: tuple[Kind, ...] = (Kind.Module, Kind.Op)) -> list[int]:
+    """The highest modules and ops that hold nothing but some of the leaves, or what stands right above them, those
+    with the most time first."""
     row, kind = side.row, side.window.core.columns.kind
     run = np.cumsum(np.diff(leaves, prepend=leaves[0]) > 1)
     ends = np.array(leaves)[np.searchsorted(run, run, "right") - 1] + 1
-    found: list[int] = []
+    found: dict[int, int] = {}
     done = -1
     for leaf, end in zip(leaves, ends.tolist(), strict=True):
         if leaf < done:
@@ -395,11 +400,11 @@ def _highest(side: Forest, leaves: list[int]) -> list[int]:
         node = best = int(side.leaf_parent[leaf])
         done = leaf + 1
         while row[node] >= 0 and side.low[node] >= leaf and side.high[node] <= end:
-            if kind[row[node]] in (Kind.Module, Kind.Op):
+            if kind[row[node]] in kinds:
                 best, done = node, int(side.high[node])
             node = int(side.parent[node])
-        found.append(best)
-    return found
+        found[best] = found.get(best, 0) - int(side.ns_before[done] - side.ns_before[leaf])
+    return sorted(found, key=found.__getitem__)
 
 
 def _common_start(paths: set[tuple[str, ...]]) -> tuple[str, ...]:

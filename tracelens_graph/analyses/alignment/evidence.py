@@ -20,7 +20,7 @@ from tracelens_graph.analyses.alignment.cause_words import (
     other_types,
     words,
 )
-from tracelens_graph.analyses.alignment.difference import Diff, Place
+from tracelens_graph.analyses.alignment.difference import AUTOGRAD, Diff, Place, highest
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.shared.gpu_work import communication_names
 from tracelens_graph.categories.kernels import kernel_categories
@@ -240,6 +240,18 @@ class Evidence:
         number = self.place.events(0) - sum(count for count, _ in self.extra[0].values())
         return "the kernel that both run" if number == 1 else f"the {number:,} kernels that both run"
 
+    def passed(self, side: int) -> str:
+        """The call with the most time that moved work stands behind on a side and before on the other; or empty."""
+        point = max(self.place.points, key=lambda one: max(one.ns))
+        forest, partner = self.sides[side], self.diff.alignment.leaves[side]
+        before = np.arange(forest.low[point.container[side]], point.leaves[side][0])
+        passed = before[partner[before] > point.leaves[1 - side][-1]].tolist()
+        if not passed:
+            return ""
+        core, row = forest.window.core, int(forest.row[highest(forest, passed)[0]])
+        name = normal_name(Kind(int(core.columns.kind[row])), core.names[core.columns.name[row]])
+        return name.removeprefix(AUTOGRAD)
+
     # -- fusion ----------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -270,7 +282,7 @@ class Evidence:
 
         A compiler, where it wrote kernels of one side only, and there are fewer on that side. An op, where it launches
         one kernel and nothing else, which the other side does not run, and its name or the kernel's category covers
-        the several ops of the other side.
+        the several ops of the other side; or where both stand in one place between the same neighbours.
         """
         if not all(self.extra):
             return None
@@ -300,7 +312,8 @@ class Evidence:
         if not all(leaf in leaves for node in parents for leaf in range(int(forest.low[node]), int(forest.high[node]))):
             return False
         (name,) = map(_plain_op, ops)
-        if "fused" in name or all(_plain_op(other) in name for other in others):
+        is_known = self.place.points[0].is_replaced or "fused" in name
+        if is_known or all(_plain_op(other) in name for other in others):
             return True
         category, *_ = _categories(self.extra[side])
         core, rest = _MADE_OF.get(category, ("", set()))

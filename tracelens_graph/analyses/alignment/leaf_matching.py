@@ -14,8 +14,10 @@ import numpy as np
 
 from tracelens_graph.analyses.alignment.costs import LeafCosts, UnitCosts, Units
 from tracelens_graph.analyses.alignment.forest import Forest
+from tracelens_graph.analyses.alignment.moves import moved_units, run_of_leaves, runs_of
 from tracelens_graph.analyses.alignment.sequence import Pairs
 from tracelens_graph.schema import Kind
+from tracelens_graph.utils.arrays import Rows
 
 _FLAT_PAYS = 0.7
 """What leaf by leaf must leave over, of what units leave over, to be taken instead."""
@@ -36,12 +38,14 @@ class Matching:
         a, b: the forests.
         of_a, of_b: for each leaf its partner on the other side, -1 without one.
         roots: pairs of roots.
+        runs: pairs of nodes that stand elsewhere on the other side, those together that stand side by side.
     """
 
     def __init__(self, a: Forest, b: Forest, are_unrelated: bool = False) -> None:
         self.a, self.b = a, b
         self.of_a, self.of_b = np.full(a.leaves, -1, np.int64), np.full(b.leaves, -1, np.int64)
         self.roots: Pairs = []
+        self.runs: list[Pairs] = []
         self._cells_left, self._leaves_left = (
             most * (a.leaves + b.leaves) for most in (_CELLS_OF_LEAF, _UNITS_OF_LEAF)
         )
@@ -55,8 +59,23 @@ class Matching:
 
     def settle_gaps(self) -> None:
         """Move gaps to where they begin and end highest in the call tree."""
-        settle_gaps(self.a, self.of_a, self.of_b)
-        settle_gaps(self.b, self.of_b, self.of_a)
+        settle_gaps(self.a, self.of_a, self.of_b, self.run_of[0])
+        settle_gaps(self.b, self.of_b, self.of_a, self.run_of[1])
+
+    @cached_property
+    def run_of(self) -> tuple[Rows, Rows]:
+        """For each leaf of both sides the number of the run that it is in, -1 for those in their order."""
+        first, second = (
+            run_of_leaves(forest, [[pair[side] for pair in run] for run in self.runs])
+            for side, forest in enumerate((self.a, self.b))
+        )
+        return first, second
+
+    @property
+    def in_order(self) -> tuple[Rows, Rows]:
+        """The partner of each leaf of both sides, -1 for those without one or in a run."""
+        first, second = (np.where(run < 0, of, -1) for run, of in zip(self.run_of, (self.of_a, self.of_b), strict=True))
+        return first, second
 
     def _take_left_over(self) -> None:
         """Pair what threads without a partner launched with what is left of a graph's replay.
@@ -110,18 +129,26 @@ class Matching:
         self.of_a[leaves.start : leaves.stop] = np.arange(first, first + len(leaves))
         self.of_b[first : first + len(leaves)] = np.arange(leaves.start, leaves.stop)
 
-    def _by_units(self, below_u: list[int], below_v: list[int]) -> Pairs:
-        """Pair what can be paired right below two nodes; pairs of nodes in which to go on."""
+    def _by_units(self, below_u: list[int], below_v: list[int], is_in_order: bool = False) -> Pairs:
+        """Pair what can be paired right below two nodes; pairs of nodes in which to go on.
+
+        Args:
+            below_u, below_v: what stands there.
+            is_in_order: whether what stands elsewhere on the other side was taken out.
+        """
         x, y = Units(self.a, below_u), Units(self.b, below_v)
         rows, columns = range(len(below_u)), range(len(below_v))
         self._leaves_left -= x.count(rows) + y.count(columns)
         if (max(below_u) < 0 and max(below_v) < 0) or self._leaves_left < 0:
             return self._take(self._leaf_by_leaf(x, y, rows, columns))
-        whole = Found()
         costs = UnitCosts(x, y)
+        pairs = costs.aligned()
+        if not is_in_order and (moved := moved_units(costs, pairs)):
+            return self._by_moved_units(x, y, moved)
+        whole = Found()
         between: Pairs = []
         from_a = from_b = 0
-        for i, j in [*costs.aligned(), (len(rows), len(columns))]:
+        for i, j in [*pairs, (len(rows), len(columns))]:
             is_end = i == len(rows)
             if is_end or x.identity[i] == y.identity[j]:
                 whole += self._stretch(x, y, range(from_a, i), range(from_b, j), between, costs)
@@ -130,6 +157,18 @@ class Matching:
             else:
                 between.append((i, j))
         return self._take(self._better(x, y, rows, columns, whole))
+
+    def _by_moved_units(self, x: Units, y: Units, moved: Pairs) -> Pairs:
+        """Pair units whatever their order, and what is left below the two nodes in its order."""
+        runs = [[(x.items[i], y.items[j]) for i, j in run] for run in runs_of(moved)]
+        self.runs += runs
+        rest = [
+            [item for k, item in enumerate(one.items) if k not in gone]
+            for one, gone in ((x, {i for i, _ in moved}), (y, {j for _, j in moved}))
+        ]
+        return [pair for run in runs for pair in run] + (
+            self._by_units(rest[0], rest[1], is_in_order=True) if all(rest) else []
+        )
 
     def _unit(self, x: Units, y: Units, i: int, j: int, costs: UnitCosts) -> Found:
         u, v = x.items[i], y.items[j]
@@ -308,7 +347,7 @@ def _with_most_in_common(bags_a: dict[int, Bag], bags_b: dict[int, Bag]) -> Pair
     return pairs
 
 
-def settle_gaps(forest: Forest, of: np.ndarray, of_other: np.ndarray) -> None:
+def settle_gaps(forest: Forest, of: np.ndarray, of_other: np.ndarray, run: Rows) -> None:
     """Move the gaps of one side, in place.
 
     A gap moves past a leaf that equals the one at its other end, callers included: the pair goes from one to the other.
@@ -317,12 +356,14 @@ def settle_gaps(forest: Forest, of: np.ndarray, of_other: np.ndarray) -> None:
         forest: the side.
         of: for each of its leaves the partner, -1 without one.
         of_other: the same for the other side.
+        run: for each of its leaves -1; else it stands elsewhere on the other side, and no gap moves past it.
     """
     loose = np.flatnonzero(of < 0)
     if not len(loose):
         return
     root = forest.root
-    place = forest.leaf_place
+    # What stands elsewhere equals nothing.
+    place = np.where(run < 0, forest.leaf_place, np.arange(forest.leaves).astype(np.uint64))
     starts = loose[np.flatnonzero(np.diff(loose, prepend=-2) != 1)].tolist()
     for start in starts:
         end = start

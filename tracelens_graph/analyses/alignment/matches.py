@@ -53,8 +53,9 @@ class Containers:
         """Pair chains of the same names that hold each other's images."""
         a, b = self._a, self._b
         chains = _Chains(a), _Chains(b)
-        lowest, both = _lowest_around(chains[0], a, b, matching.of_a)
-        back, both_back = _lowest_around(chains[1], b, a, matching.of_b)
+        in_order = matching.in_order
+        lowest, both = _lowest_around(chains[0], a, b, (in_order[0], matching.of_a))
+        back, both_back = _lowest_around(chains[1], b, a, (in_order[1], matching.of_b))
         self._chains, self._lowest, self._both = chains, (lowest, back), (both, both_back)
         of, of_back = chains[1].of[lowest], chains[0].of[back]
         here = np.flatnonzero(of >= 0)
@@ -100,11 +101,11 @@ class Containers:
     def _place_unmatched(self, matching: Matching) -> None:
         """Pair nodes without a matched leaf below, where both sides have as many of a name in one place."""
         a, b = self._a, self._b
-        before = last_matched(matching.of_b, b)
+        in_order = matching.in_order
+        before = last_matched(in_order[1], b)
         there = _by_place(b, _without_matches(b, matching.of_b, self.of_b), np.append(matching.of_b, -1)[before])
-        here = (
-            _by_place(a, _without_matches(a, matching.of_a, self.of_a), last_matched(matching.of_a, a)) if there else {}
-        )
+        alone = _without_matches(a, matching.of_a, self.of_a) if there else np.zeros(0, np.int64)
+        here = _by_place(a, alone, last_matched(in_order[0], a))
         # Callers come before what they call, so that what is paired here leads further down.
         for (parent, last, called), nodes in here.items():
             others = there.get((int(self.of_a[parent]), last, called), [])
@@ -167,21 +168,26 @@ class _Chains:
         return expanded(start, start + self.length[chains])[0]
 
 
-def _lowest_around(
-    chains: _Chains, forest: Forest, other: Forest, partner: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """For each chain the lowest node around the images of its leaves, -1 for none or a root; how many have images."""
-    running = np.concatenate(([0], np.cumsum(partner >= 0)))
-    matched = np.flatnonzero(partner >= 0)
-    first, last = running[forest.low[chains.start]], running[forest.high[chains.start]]
+def _lowest_around(chains: _Chains, forest: Forest, other: Forest, partners: tuple[Rows, Rows]) -> tuple[Rows, Rows]:
+    """For each chain the lowest node around the images of its leaves, -1 for none or a root; how many have images.
+
+    Args:
+        chains: of a side.
+        forest, other: that side and the other.
+        partners: for each leaf of it the partner: of those in their order, by which the images are bounded, and of all.
+    """
     found = np.full(len(chains.start), -1, np.int64)
-    has = np.flatnonzero(last > first)
-    ends = partner[matched[first[has]]], partner[matched[last[has] - 1]]
-    low, high = np.minimum(*ends), np.maximum(*ends)
-    node = other.leaf_parent[low]
-    while len(climbing := np.flatnonzero((node >= 0) & (other.high[node] <= high))):
-        node[climbing] = other.parent[node[climbing]]
-    found[has] = np.where((node >= 0) & (other.row[node] >= 0), node, -1)
+    for partner in partners:
+        running = np.concatenate(([0], np.cumsum(partner >= 0)))
+        matched = np.flatnonzero(partner >= 0)
+        first, last = running[forest.low[chains.start]], running[forest.high[chains.start]]
+        has = np.flatnonzero((last > first) & (found < 0))
+        ends = partner[matched[first[has]]], partner[matched[last[has] - 1]]
+        low, high = np.minimum(*ends), np.maximum(*ends)
+        node = other.leaf_parent[low]
+        while len(climbing := np.flatnonzero((node >= 0) & (other.high[node] <= high))):
+            node[climbing] = other.parent[node[climbing]]
+        found[has] = np.where((node >= 0) & (other.row[node] >= 0), node, -1)
     return found, last - first
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.causes import Reasons
+from tracelens_graph.analyses.alignment.causes import OTHER_ARGUMENTS, Reasons, Why
 from tracelens_graph.analyses.alignment.difference import Diff, Place
 from tracelens_graph.analyses.alignment.host_work import is_of_host
+from tracelens_graph.analyses.alignment.noise import Interval, Noise
 from tracelens_graph.analyses.idle.blame import culprit
 from tracelens_graph.analyses.idle.host_states import SYNCHRONIZATION
 from tracelens_graph.analyses.idle.idle import CAUSE_MEANING, UNKNOWN, Cause, Idle, calls_of, edge_parts, idle_parts
@@ -27,6 +28,12 @@ from tracelens_graph.tables.names import short_name
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
 
+_INTERVAL: About = {
+    "low_ms": Column("least change that noise allows, by all steps or by equal work; absent with `--noise off`", "ms"),
+    "high_ms": Column("greatest change that noise allows", "ms"),
+    "proof": Column.text("what shows that the change is no noise, `noise` for nothing; empty where that is not asked"),
+}
+
 DIFF_PLACES = TableSchema(
     "diff_places",
     "Where the GPU work of two traces differs by structure, and why; changes add up to that of all GPU time.",
@@ -37,6 +44,7 @@ DIFF_PLACES = TableSchema(
             "sum of the durations of the GPU events there in a", "ms", heading="A ms", drop_priority=1
         ),
         "b_ms": Column.total("the same in b", "ms", heading="B ms", drop_priority=1),
+        **_INTERVAL,
         "times": Column.count(
             "points of divergence: how often the program comes there", heading="times", drop_priority=1
         ),
@@ -76,6 +84,7 @@ DIFF_TOTALS = TableSchema(
         "a_ms": Column("of a", "ms", heading="A ms"),
         "b_ms": Column("of b", "ms", heading="B ms"),
         **_CHANGE,
+        **_INTERVAL,
         "meaning": Column.text("what it is, in words"),
     },
     ordered=True,
@@ -118,8 +127,29 @@ _OF_ITERATIONS = "GPU work and gaps before it"
 """What the total is of some iterations of a server, which do not follow each other."""
 
 
-def totals_table(difference: Diff) -> Table:
-    """How long both sides take in all; the times below `total_time` add up to it."""
+def diff_tables(difference: Diff, with_noise: bool = True) -> dict[str, Table]:
+    """`diff_totals`, `diff_times` and `diff_places` of a comparison.
+
+    Args:
+        difference: the comparison.
+        with_noise: whether intervals are asked for, and which changes are noise.
+    """
+    reasons = Reasons(difference)
+    why = [reasons.of(place) for place in difference.places]
+    noise = None
+    if with_noise:
+        noise = Noise(difference, np.array([one.reason in OTHER_ARGUMENTS for one in why], bool))
+    tables = totals_table(difference, noise), times_table(difference), places_table(difference, why, noise)
+    return {table.name: table for table in tables}
+
+
+def totals_table(difference: Diff, noise: Noise | None = None) -> Table:
+    """How long both sides take in all; the times below `total_time` add up to it.
+
+    Args:
+        difference: the comparison.
+        noise: its intervals; None for a table without.
+    """
     windows = difference.a, difference.b
     sides = [times_of(w.core, w.gpu_rows, all_iterations=w.all_iterations) for w in windows]
     meaning = TOTALS if not all(w.all_iterations for w in windows) else {**TOTALS, "total_time": _OF_ITERATIONS}
@@ -134,6 +164,7 @@ def totals_table(difference: Diff) -> Table:
         "b_ms": [ns / 1e6 for ns in second],
         "change_ms": [ns / 1e6 for ns in changes],
         "change_percent": [percent(change, one) for change, one in zip(changes, first, strict=True)],
+        **_intervals([None if noise is None else noise.of_total(name) for name in TOTALS]),
         "meaning": list(meaning.values()),
     }
     return DIFF_TOTALS.table(columns, f"{difference.names[1]} against {difference.names[0]}", [])
@@ -144,19 +175,27 @@ def percent(change: int, of: int) -> float | None:
     return 100 * change / of if of else None if change else 0.0
 
 
-def places_table(difference: Diff) -> Table:
-    """Where two traces differ, the largest change first; changes add up to that of the GPU time."""
-    reasons = Reasons(difference)
+def places_table(difference: Diff, why: Sequence[Why] | None = None, noise: Noise | None = None) -> Table:
+    """Where two traces differ, the largest change first; changes add up to that of the GPU time.
+
+    Args:
+        difference: the comparison.
+        why: the reasons of its places, where they are known.
+        noise: its intervals; None for a table without.
+    """
     places = difference.places
-    found = [reasons.of(place) for place in places]
+    if why is None:
+        reasons = Reasons(difference)
+        why = [reasons.of(place) for place in places]
     columns: dict[str, Cells] = {
         "place": np.arange(1, len(places) + 1),
         "change_ms": [place.change_ns / 1e6 for place in places],
+        **_intervals([None] * len(places) if noise is None else noise.of_places()),
         "times": [len(place.points) for place in places],
         "op": [op_of(place) for place in places],
         "module": [module_of(place) for place in places],
-        "reason": [str(why.reason) for why in found],
-        "why": [why.text for why in found],
+        "reason": [str(one.reason) for one in why],
+        "why": [one.text for one in why],
     }
     for k, side in enumerate("ab"):
         columns[f"{side}_ms"] = [place.ns[k] / 1e6 for place in places]
@@ -164,7 +203,16 @@ def places_table(difference: Diff) -> Table:
         columns[f"kernels_{side}"] = [list(map(short_name, place.kernels[k])) for place in places]
         columns |= _launchers(difference, k, side)
     ordered = {name: columns[name] for name in DIFF_PLACES}
-    return DIFF_PLACES.table(ordered, _title(difference), [])
+    return DIFF_PLACES.table(ordered, _title(difference), [] if noise is None else noise.notes())
+
+
+def _intervals(found: Sequence[Interval | None]) -> dict[str, Cells]:
+    """The columns of intervals."""
+    return {
+        "low_ms": [None if one is None else one.low_ns / 1e6 for one in found],
+        "high_ms": [None if one is None else one.high_ns / 1e6 for one in found],
+        "proof": ["" if one is None else str(one.proof) for one in found],
+    }
 
 
 def op_of(place: Place) -> str:

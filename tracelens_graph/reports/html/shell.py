@@ -17,7 +17,7 @@ import zlib
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
@@ -128,13 +128,14 @@ def page(
         code: what draws it.
     """
     described, planes = packed(columns)
-    script, style = in_device_words(code.script), code.style  # of the words that its data have
+    words = partial(in_device_words, is_prose=False)
+    script, style = words(code.script), code.style  # of the words that its data have
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; worker-src blob:; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    plain = in_device_words(json.dumps({**head, "columns": described}, allow_nan=False)).replace("<", "\\u003c")
-    packed_body = _compressed(in_device_words(json.dumps(body, allow_nan=False, separators=(",", ":"))).encode())
+    plain = words(json.dumps({**head, "columns": described}, allow_nan=False)).replace("<", "\\u003c")
+    packed_body = _compressed(words(json.dumps(body, allow_nan=False, separators=(",", ":"))).encode())
     return "\n".join(
         (
             "<!DOCTYPE html>",

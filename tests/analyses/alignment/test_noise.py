@@ -1,0 +1,126 @@
+"""Changes and noise: no alarm between runs that differ by chance, and small changes of many calls are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tracelens_graph.analyses.alignment.difference import Diff, diff, median_steps
+from tracelens_graph.analyses.alignment.noise import ALL, Noise, Proof, student
+from tracelens_graph.analyses.alignment.tables import diff_tables
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.window import whole_window
+from tracelens_graph.loading.one import load_core
+from tracelens_graph.simulate import simulate
+
+Change = Callable[[str], float]
+"""How many times as long GPU events of a name take."""
+
+
+def run(seed: int, change: Change = lambda name: 1, **settings: Any) -> Core:
+    """A run of the simulator whose kernels vary by up to 5 %, as a graph."""
+    trace = simulate(seed=seed, jitter=0.05, **settings).ranks[0].trace
+    later = 0.0
+    for event in sorted((e for e in trace["traceEvents"] if e.get("cat") == "kernel"), key=lambda e: float(e["ts"])):
+        more = float(event["dur"]) * (change(event["name"]) - 1)
+        event["ts"], event["dur"] = float(event["ts"]) + later, float(event["dur"]) + more
+        later += more
+    return load_core(trace)
+
+
+def compared(a: Core, b: Core) -> Diff:
+    return diff(*median_steps(whole_window(a), whole_window(b)))
+
+
+def noise_of(a: Core, b: Core) -> Noise:
+    difference = compared(a, b)
+    return Noise(difference, np.zeros(len(difference.places), bool))
+
+
+def alarms(a: Core, b: Core) -> list[object]:
+    """What is shown to have changed."""
+    noise = noise_of(a, b)
+    return [proof for proof in noise.proofs if proof is not Proof.noise] + [f for f in noise.families if f.is_proven]
+
+
+def check_no_alarm(runs: Sequence[Core]) -> None:
+    found = {pair: alarms(*(runs[one] for one in pair)) for pair in combinations(range(len(runs)), 2)}
+    assert not {pair: what for pair, what in found.items() if what}
+
+
+def gemm(name: str) -> float:
+    return 1.03 if "gemm" in name else 1
+
+
+def test_runs_that_differ_by_chance_raise_no_alarm() -> None:
+    check_no_alarm([run(seed) for seed in range(4)])
+
+
+def test_no_false_alarm_in_a_hundred_pairs() -> None:
+    check_no_alarm([run(seed) for seed in range(15)])  # 105 pairs
+
+
+def test_three_percent_of_a_family_are_found() -> None:
+    for seed in range(3):
+        noise = noise_of(run(seed), run(10 + seed, gemm))
+        family = next(one for one in noise.families if one.name == "GEMM")
+        assert family.is_proven
+        assert family.low < 1.03 < family.high
+        assert Proof.family in {noise.proofs[row] for row in family.places.tolist()}
+
+
+def test_most_small_changes_of_families_are_found() -> None:
+    before, after = [run(seed) for seed in range(5)], [run(10 + seed, gemm) for seed in range(5)]
+    found = [bool(alarms(one, other)) for one in before for other in after]
+    assert np.mean(found) >= 0.95
+
+
+def test_a_clock_moves_all_families() -> None:
+    noise = noise_of(run(1), run(2, lambda name: 1.1))
+    family = next(one for one in noise.families if one.name == ALL)
+    assert family.is_proven
+    assert family.low < 1.1 < family.high
+
+
+def test_intervals_hold_the_truth_and_add_up() -> None:
+    difference = compared(run(1), run(2, lambda name: 2 if "flash" in name else 1))
+    tables = diff_tables(difference)
+    places = tables["diff_places"].records()
+    slow = [row for row in places if "flash" in " ".join(row["kernels_a"])]
+    assert {row["proof"] for row in slow} == {Proof.interval}
+    assert all(row["low_ms"] < row["a_ms"] * 1.05 and row["high_ms"] > row["a_ms"] * 0.95 for row in slow)
+    total = tables["diff_totals"].records()[0]
+    assert sum(row["change_ms"] for row in places) == pytest.approx(total["change_ms"])
+    assert sum(row["low_ms"] + row["high_ms"] for row in places) == pytest.approx(total["low_ms"] + total["high_ms"])
+    assert total["proof"] == Proof.interval
+
+
+def test_without_noise_nothing_is_judged() -> None:
+    tables = diff_tables(compared(run(1), run(2)), with_noise=False)
+    assert set(tables["diff_places"]["proof"]) == {""}
+    assert set(tables["diff_totals"]["low_ms"]) == {None}
+
+
+def test_one_step_is_judged_by_equal_layers() -> None:
+    """A layer of six that is slow on one side is no noise, though it is far from the others there."""
+    calls = iter(range(10**6))
+
+    def one_layer(name: str) -> float:
+        return 3 if "flash_fwd" in name and next(calls) == 3 else 1
+
+    a, b = run(1, steps=1, layers=6), run(2, one_layer, steps=1, layers=6)
+    difference = compared(a, b)
+    noise = Noise(difference, np.zeros(len(difference.places), bool))
+    shown = [
+        place.names[0] for place, proof in zip(difference.places, noise.proofs, strict=True) if proof is not Proof.noise
+    ]
+    assert shown == ["aten::_flash_attention_forward"]
+
+
+@pytest.mark.parametrize(("share", "freedom", "quantile"), [(0.975, 10, 2.228), (0.9995, 8, 5.041), (0.99, 60, 2.390)])
+def test_quantiles_of_student(share: float, freedom: int, quantile: float) -> None:
+    assert student(share, np.array([freedom]))[0] == pytest.approx(quantile, rel=0.01)

@@ -1,0 +1,267 @@
+"""What of a change is more than noise: intervals of places, of families of them, and of totals.
+
+Intervals of one comparison hold all together, but for one comparison in five hundred (Bonferroni):
+
+* of a **place** the change of what it takes in the mean over steps, plus and minus a quantile of Student's
+  distribution;
+* of a **family**, the places of one op or of one category of kernels, the ratio of both sides: the mean of the
+  logarithms of the places' ratios, weighted by their precision, so that small changes that agree are proof together;
+* of **totals** the change of the mean over steps.
+
+Two runs of one program may differ by more than their steps do. If the ratios of places do so beyond chance, that is
+added to their variances, up to a limit beyond which work is not taken for equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from math import exp, sqrt
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+
+from tracelens_graph.analyses.alignment.cause_words import of_any_build
+from tracelens_graph.analyses.alignment.difference import Diff, Place
+from tracelens_graph.analyses.alignment.spread import spread_of, times_of_steps
+from tracelens_graph.categories.kernels import kernel_categories
+from tracelens_graph.utils.arrays import Codes, Mask, Rows
+
+
+class Proof(StrEnum):
+    """What shows a change to be no noise."""
+
+    structure = "structure"
+    interval = "interval"
+    step = "step"
+    family = "family"
+    noise = "noise"
+
+
+PROOF_MEANING = {
+    Proof.structure: "other kernels, calls or arguments: no matter of noise",
+    Proof.interval: "the interval of its change leaves out 0",
+    Proof.step: "what is compared differs by more than its noise, though all steps together do not",
+    Proof.family: "only together with the other places of its op, or of its category of kernels",
+    Proof.noise: "nothing: it changed by less than its noise",
+}
+
+_FALSE_ALARMS = 0.002
+"""Share of comparisons of equal programs in which an interval leaves out the truth, at most."""
+_SHARES = {"place": 0.5, "category": 0.25, "op": 0.25}
+"""What kinds of intervals take of that."""
+_OF_TOTALS = 0.001
+"""The same share for each total."""
+_BETWEEN_RUNS = 0.01
+"""Relative deviation of equal work between runs, at most."""
+ALL = "all places with the same kernels"
+
+
+@dataclass(frozen=True)
+class Family:
+    """Places of one op, or of one category of kernels, with the same kernels on both sides.
+
+    Attributes:
+        name: the op or the category.
+        places: their positions in `Diff.places`.
+        low, ratio, high: the time on the second side over that on the first, and bounds of it.
+    """
+
+    name: str
+    places: Rows
+    low: float
+    ratio: float
+    high: float
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the bounds leave out 1."""
+        return self.low > 1 or self.high < 1
+
+
+class Interval(NamedTuple):
+    """Bounds of a change, ns, and what shows that it is no noise."""
+
+    low_ns: float
+    high_ns: float
+    proof: Proof
+
+
+class Noise:
+    """Intervals of a comparison.
+
+    Attributes:
+        is_of_time: of each place whether both sides run the same calls and kernels, so that only its time may differ.
+        change: of each place the change of its mean over steps, ns.
+        margin: how far that may be from the truth, ns.
+    """
+
+    def __init__(self, difference: Diff, other_arguments: Mask) -> None:
+        self._windows, self._places = (difference.a, difference.b), difference.places
+        self.is_of_time = np.array([_is_of_time(place) for place in self._places], bool) & ~other_arguments
+        self._sides = [
+            spread_of(side, _place_of_leaf(difference.places, k, side.leaves), len(self._places))
+            for k, side in enumerate(difference.alignment.sides)
+        ]
+        a, b = self._sides
+        self.change = b.mean - a.mean
+        self._freedom = np.maximum(np.minimum(a.freedom, b.freedom), 1)
+        self._relative = self._relative_variance()
+        self._level = _quantiles("place", max(int(self.is_of_time.sum()), 1), self._freedom)
+        self.margin = self._level * np.sqrt(self._variance())
+
+    def _relative_variance(self) -> np.ndarray:
+        """Variance of the logarithm of each place's ratio; meaningless where a side has no time."""
+        a, b = self._sides
+        first, second = (side.of_mean / np.maximum(side.mean, 1) ** 2 for side in self._sides)
+        # Without steps equal work is compared, in which one may be slow on one side: it is no noise on the other.
+        found = np.where((a.steps < 2) & (b.steps < 2) & self.is_of_time, 2 * np.minimum(first, second), first + second)
+        ratio = self._ratio[self.is_of_time]
+        return found + _between_runs(ratio, found[self.is_of_time])
+
+    @cached_property
+    def _ratio(self) -> np.ndarray:
+        """Logarithm of the ratio of both sides of each place."""
+        first, second = (np.maximum(side.mean, 1) for side in self._sides)
+        found: np.ndarray = np.log(second / first)
+        return found
+
+    def _variance(self) -> np.ndarray:
+        a, b = self._sides
+        return np.where(self.is_of_time, self._relative * a.mean * b.mean, a.of_mean + b.of_mean)
+
+    @cached_property
+    def families(self) -> list[Family]:
+        """Ops and categories of kernels with several places, those that are farthest from equal first."""
+        found = []
+        for kind, named in (("category", self._by_category()), ("op", self._by_op())):
+            groups = {name: rows for name, rows in named if len(rows) > 1}
+            for name, rows in groups.items():
+                weight = 1 / self._relative[rows]
+                ratio = float((weight * self._ratio[rows]).sum() / weight.sum())
+                freedom = np.array([self._freedom[rows].sum()])
+                margin = float(_quantiles(kind, len(groups), freedom)[0]) / sqrt(float(weight.sum()))
+                found.append(Family(name, rows, exp(ratio - margin), exp(ratio), exp(ratio + margin)))
+        return sorted(found, key=lambda one: -max(one.low, 1 / one.high))
+
+    def _by_category(self) -> Iterator[tuple[str, Rows]]:
+        rows = np.flatnonzero(self.is_of_time)
+        yield ALL, rows
+        longest = [(next(iter(self._places[row].kernels[0])), self._places[row].names[0]) for row in rows.tolist()]
+        yield from _grouped(rows, kernel_categories(longest))
+
+    def _by_op(self) -> Iterator[tuple[str, Rows]]:
+        rows = np.flatnonzero(self.is_of_time)
+        yield from _grouped(rows, [self._places[row].names[0] for row in rows.tolist()])
+
+    @cached_property
+    def proofs(self) -> list[Proof]:
+        """Of each place what shows its change to be no noise."""
+        shown = np.array([place.change_ns for place in self._places], float)
+        a, b = self._sides
+        of_one = self._level * np.sqrt(a.of_one + b.of_one)
+        with_family = np.zeros(len(shown), bool)
+        for family in self.families:
+            if family.is_proven:
+                rows = family.places
+                with_family[rows] |= (np.sign(self._ratio[rows]) == np.sign(family.ratio - 1)) & (shown[rows] != 0)
+        checks = (
+            (~self.is_of_time, Proof.structure),
+            (np.abs(self.change) > self.margin, Proof.interval),
+            (((a.steps > 1) | (b.steps > 1)) & (np.abs(shown) > of_one), Proof.step),
+            (with_family, Proof.family),
+        )
+        found = [Proof.noise] * len(shown)
+        for is_so, proof in reversed(checks):
+            for row in np.flatnonzero(is_so).tolist():
+                found[row] = proof
+        return found
+
+    def of_places(self) -> list[Interval]:
+        """The interval of each place."""
+        return list(
+            map(Interval, (self.change - self.margin).tolist(), (self.change + self.margin).tolist(), self.proofs)
+        )
+
+    def of_total(self, name: str) -> Interval | None:
+        """The interval of a row of the totals; None where there is but one step."""
+        if name == "gpu_time":
+            freedom = max(float(self._freedom.sum()), 1.0)
+            return _interval(float(self.change.sum()), float(np.maximum(self._variance(), 0).sum()), freedom)
+        if not all(name in times for times in self._steps):
+            return None
+        sides = [times[name] for times in self._steps]
+        counts = [len(times) for times in sides]
+        squares = sum(float(((times - times.mean()) ** 2).sum()) for times in sides)
+        variance = squares / (sum(counts) - 2) * sum(1 / count for count in counts)
+        return _interval(float(sides[1].mean() - sides[0].mean()), variance, sum(counts) - 2)
+
+    @cached_property
+    def _steps(self) -> list[dict[str, np.ndarray]]:
+        return [times_of_steps(window) for window in self._windows]
+
+    def notes(self) -> list[str]:
+        """Families that are proven only together, and how much is noise."""
+        notes, seen = [], set[int]()
+        for family in self.families:
+            rows = [row for row in family.places.tolist() if self.proofs[row] is Proof.family]
+            if family.is_proven and not seen.issuperset(rows):
+                notes.append(
+                    f"{family.name}: {len(family.places):,} places take {family.ratio:.3f}x as long together "
+                    f"({family.low:.3f} to {family.high:.3f})"
+                )
+                seen.update(rows)
+        return notes
+
+
+def _interval(change: float, variance: float, freedom: float) -> Interval:
+    """The interval of a total."""
+    margin = float(student(1 - _OF_TOTALS / 2, np.array([freedom]))[0]) * sqrt(variance)
+    is_proven = abs(change) > margin
+    return Interval(change - margin, change + margin, Proof.interval if is_proven else Proof.noise)
+
+
+def _is_of_time(place: Place) -> bool:
+    first, second = place.kernels
+    if place.names[0] != place.names[1] or not first:
+        return False
+    return len(first) == len(second) and of_any_build(first) == of_any_build(second)
+
+
+def _place_of_leaf(places: list[Place], side: int, leaves: int) -> Codes:
+    found = np.zeros(leaves, np.int64)
+    for number, place in enumerate(places):
+        found[place.leaves(side)] = number
+    return found
+
+
+def _grouped(rows: Rows, names: list[str]) -> Iterator[tuple[str, Rows]]:
+    of = np.array(names, object)
+    for name in dict.fromkeys(names):
+        yield name, rows[of == name]
+
+
+def _between_runs(ratio: np.ndarray, variance: np.ndarray) -> float:
+    """Variance of the logarithms of ratios beyond what chance explains."""
+    if len(ratio) < 3:
+        return 0.0
+    off = np.abs(ratio - np.median(ratio)) / np.sqrt(variance)
+    excess = float((1.4826 * np.median(off)) ** 2) - 1 - 5 / sqrt(len(ratio))
+    return min(max(excess, 0.0) * float(np.median(variance)), _BETWEEN_RUNS**2)
+
+
+def _quantiles(kind: str, count: int, freedom: np.ndarray) -> np.ndarray:
+    """How many standard errors an interval reaches to either side, for as many of a kind."""
+    return student(1 - _SHARES[kind] * _FALSE_ALARMS / count / 2, freedom)
+
+
+def student(share: float, freedom: np.ndarray) -> np.ndarray:
+    """Quantiles of Student's distribution (Abramowitz and Stegun, 26.7.5)."""
+    z, v = NormalDist().inv_cdf(share), freedom
+    return (
+        z + (z**3 + z) / (4 * v) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * v**2)
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * v**3)
+    )  # fmt: skip

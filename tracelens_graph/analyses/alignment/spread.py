@@ -1,0 +1,283 @@
+"""How much the work of one side of a comparison varies: from step to step, else among equal work of the part compared.
+
+Events are equal that have one kernel, op and arguments. Those of a step that are equal stand in the same order in each
+step, so that each has a **position**, whose durations are compared: a layer that is always slow does not vary. Where no
+other step has as many of them, equal events are compared with each other.
+
+Variances are of durations that lie no farther than a few robust deviations from the median of their position, and
+moderated: each is averaged with that usual among events of such durations, weighted by degrees of freedom, as of Smyth,
+"Linear models and empirical Bayes methods for assessing differential expression" (2004). What the events of a step
+have in common is estimated apart, and added.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracelens_graph.analyses.alignment.forest import Forest
+from tracelens_graph.analyses.timeline.timeline import times_by_group
+from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.traversals import nearest_above
+from tracelens_graph.graph.window import Window
+from tracelens_graph.schema import Kind
+from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
+
+_CLIP = 5
+"""Robust deviations from the median of its position beyond which a duration counts as if it lay there."""
+_NEIGHBOURS = 25
+"""Groups of events of about equal durations among which a variance is usual."""
+_PRIOR = (4.0, 60.0)
+"""Degrees of freedom of that, at least and at most."""
+_UNKNOWN = 0.03
+"""Relative deviation of events where nothing in a trace repeats."""
+_LEAST_NS = 100
+"""Deviation of a duration that the clock of a GPU alone may cause."""
+_MOST_STEPS = 64
+"""Steps of a trace that are looked at: those nearest to the steps compared."""
+_MAD = 1.4826
+"""Deviation of a normal distribution over its median absolute deviation."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What places take on one side, an entry for each of them.
+
+    Attributes:
+        mean: sum over its positions of their means over steps, ns.
+        of_mean: variance of that, ns^2.
+        of_one: variance of the time in the part compared, ns^2.
+        freedom: degrees of freedom of both.
+        steps: most steps that a position of it has durations of.
+    """
+
+    mean: np.ndarray
+    of_mean: np.ndarray
+    of_one: np.ndarray
+    freedom: np.ndarray
+    steps: Codes
+
+
+def spread_of(side: Forest, place: Codes, places: int) -> Spread:
+    """How much the places of one side vary.
+
+    Args:
+        side: the side.
+        place: place of each leaf.
+        places: their number.
+    """
+    core = side.window.core
+    here, of = side.events, np.repeat(place, np.diff(side.first_event))
+    if side.captured:
+        ran = ~np.isin(here, [*side.captured])
+        here, of = here[ran], of[ran]
+    rows, step = _with_other_steps(side, here)
+    events = _Events(core, rows, step, np.isin(rows, here))
+    at = np.searchsorted(events.rows, here)
+    position, variance = events.position[at], events.variance[at]
+    key, group = distinct(of * events.positions + position)
+    count = np.bincount(group, minlength=len(key))
+    first = np.zeros(len(key), np.int64)
+    first[group] = np.arange(len(here))
+    of_key, of_position = of[first], position[first]
+    steps = events.steps[of_position]
+
+    def total(values: np.ndarray) -> np.ndarray:
+        return np.bincount(of_key, values, places)
+
+    mean = total(count * events.mean[of_position])
+    own = variance[first]
+    shared = (events.of_step * mean) ** 2
+    of_one = total(count * own)
+    freedom = total(count * own * events.freedom[at][first]) / np.maximum(of_one, 1e-9)
+    most = np.ones(places, np.int64)
+    np.maximum.at(most, of_key, steps)
+    return Spread(mean, total(count**2 * own / steps) + shared / most, of_one + shared, freedom, most)
+
+
+def _with_other_steps(side: Forest, here: Rows) -> tuple[Rows, Codes]:
+    """Rows of the GPU events of all steps, ascending, and the step of each; only those given where they lie in none."""
+    core = side.window.core
+    step = core.gpu_step[here]
+    if side.window.all_iterations is not None or not len(here) or (step < 0).any():
+        return here, np.zeros(len(here), np.int64)
+    gpu = core.gpu_rows[core.gpu_step[core.gpu_rows] >= 0]
+    steps, of = distinct(core.gpu_step[gpu])
+    middle = int(np.median(np.searchsorted(steps, step)))
+    is_near = np.abs(of - middle) <= _MOST_STEPS // 2
+    is_near |= np.isin(gpu, here)
+    return gpu[is_near], of[is_near]
+
+
+def times_of_steps(w: Window) -> dict[str, Ns]:
+    """The rows of the timeline of each step of a trace, ns, where a window is one of several steps; else nothing."""
+    core = w.core
+    step = core.gpu_step[w.gpu_rows]
+    if w.all_iterations is not None or not len(step) or step[0] < 0 or (step != step[0]).any():
+        return {}
+    gpu = core.gpu_rows[core.gpu_step[core.gpu_rows] >= 0]
+    steps, of = distinct(core.gpu_step[gpu])
+    if len(steps) < 2 or np.count_nonzero(core.gpu_step[gpu] == step[0]) != len(step):
+        return {}
+    return times_by_group(core, gpu, of, len(steps))
+
+
+class _Events:
+    """Events of several steps: at which position each stands, and how much equal ones vary.
+
+    Attributes:
+        rows: rows of events, ascending.
+        position: position of each.
+        variance, freedom: variance of the duration of each, ns^2, and its degrees of freedom.
+        positions: number of positions.
+        steps: steps that each position has durations of.
+        mean: mean of these, ns; of one alone its duration.
+        of_step: relative deviation that the events of a step have in common.
+    """
+
+    def __init__(self, core: Core, rows: Rows, step: Codes, is_here: Mask) -> None:
+        signature = _signatures(core, rows)
+        kept, position = _positions(signature, step, is_here)
+        self.rows, self.position = rows[kept], position
+        ns = core.columns.dur_ns[self.rows].astype(float)
+        self.positions = int(position.max(initial=-1)) + 1
+        self.steps = np.bincount(position, minlength=self.positions)
+        is_lone = self.steps[position] == 1
+        # What stands alone is compared with its equals, all else with itself in other steps.
+        _, group = distinct(2 * signature[kept] + is_lone)
+        _, usual = distinct(np.where(is_lone, self.positions + group, position))
+        near = _clipped(ns, usual, group)
+        mean = _mean(near, usual)
+        off = near - mean[usual]
+        self.mean = np.bincount(position, np.where(is_lone, ns, mean[usual]), self.positions) / self.steps
+        groups = int(group.max(initial=-1)) + 1
+        of_group = np.zeros(int(usual.max(initial=-1)) + 1, np.int64)
+        of_group[usual] = group
+        freedom = np.bincount(group, minlength=groups) - np.bincount(of_group, minlength=groups)
+        moderated = _moderated(np.bincount(group, off**2, groups), freedom, _mean(near, group))
+        self.variance, self.freedom = (values[group] for values in moderated)
+        self.of_step = _of_step(off[~is_lone], mean[usual][~is_lone], self.variance[~is_lone], step[kept][~is_lone])
+
+
+def _signatures(core: Core, rows: Rows) -> Codes:
+    """A number of the kernel, the op and the arguments of each GPU event."""
+    c = core.columns
+    op = nearest_above(c, rows, (Kind.Op,))
+    called = np.where(op >= 0, c.name[op].astype(np.int64), -1)
+    arguments = np.where(op >= 0, c.argset[op].astype(np.int64), -1)
+    found = np.zeros(len(rows), np.int64)
+    for part in (c.name[rows].astype(np.int64), called, arguments):
+        _, found = distinct(found * (int(part.max(initial=0)) + 2) + part + 1)
+    return found
+
+
+def _positions(signature: Codes, step: Codes, is_here: Mask) -> tuple[Rows, Codes]:
+    """Which events are looked at, and the position of each: all that are compared, and those of like steps.
+
+    Args:
+        signature, step: of each event.
+        is_here: whether it is in the part compared.
+    """
+    _, cell = distinct(signature * (int(step.max(initial=0)) + 1) + step)
+    order = np.argsort(cell, kind="stable")
+    begin = np.searchsorted(cell[order], np.arange(int(cell.max(initial=-1)) + 1))
+    rank = np.empty(len(cell), np.int64)
+    rank[order] = np.arange(len(cell)) - begin[cell[order]]
+    count = np.bincount(cell)
+    of_cell = signature[order[begin]]
+    # A step is like those compared where it has as many of a signature, all of which are compared there.
+    is_whole = np.bincount(cell, is_here) == count
+    wanted = np.zeros(int(signature.max(initial=-1)) + 1, np.int64)
+    np.maximum.at(wanted, of_cell[is_whole], count[is_whole])
+    is_like = (count == wanted[of_cell])[cell]
+    base = np.cumsum(wanted) - wanted
+    position = np.where(is_like, base[signature] + rank, int(wanted.sum()) + np.arange(len(cell)))
+    kept = np.flatnonzero(is_like | is_here)
+    _, numbered = distinct(position[kept])
+    return kept, numbered
+
+
+def _mean(values: np.ndarray, group: Codes) -> np.ndarray:
+    return np.bincount(group, values) / np.maximum(np.bincount(group), 1)
+
+
+def _medians(group: Codes, values: np.ndarray) -> np.ndarray:
+    """The median of the values of each group; groups are numbered from 0 on, and none is empty."""
+    order = np.lexsort((values, group))
+    count = np.bincount(group)
+    begin = np.cumsum(count) - count
+    low, high = (values[order[begin + middle]] for middle in ((count - 1) // 2, count // 2))
+    found: np.ndarray = (low + high) / 2
+    return found
+
+
+def _clipped(ns: np.ndarray, usual: Codes, group: Codes) -> np.ndarray:
+    """Durations no farther from the median of their equals than some robust deviations of their group."""
+    if not len(ns):
+        return ns
+    middle = _medians(usual, ns)[usual]
+    off = np.abs(ns - middle)
+    # A median is often one of the values, which then shows nothing of how far they lie from it.
+    shows = off > 0
+    scale = np.full(int(group.max()) + 1, np.inf)
+    if shows.any():
+        groups, of = distinct(group[shows])
+        scale[groups] = _MAD * _medians(of, off[shows])
+    most = _CLIP * np.maximum(scale, _LEAST_NS)[group]
+    return np.clip(ns, middle - most, middle + most)
+
+
+def _moderated(squares: np.ndarray, freedom: Codes, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Variances of groups, averaged with those usual among groups of about equal means, and their degrees of freedom.
+
+    Args:
+        squares: sum of the squared deviations of each group.
+        freedom: degrees of freedom of that.
+        mean: mean duration.
+    """
+    scale = np.maximum(mean, 1) ** 2
+    usual, prior = np.full(len(mean), _UNKNOWN**2), _PRIOR[1]
+    known = np.flatnonzero(freedom > 0)
+    if len(known):
+        known = known[np.argsort(mean[known], kind="stable")]
+        few = freedom[known]
+        # The median of a variance of few degrees of freedom lies below its mean (Wilson and Hilferty).
+        relative = squares[known] / few / scale[known] / (1 - 2 / (9 * few)) ** 3
+        width = min(_NEIGHBOURS, len(known))
+        medians = np.median(np.lib.stride_tricks.sliding_window_view(relative, width), axis=1)
+        near = np.clip(np.searchsorted(mean[known], mean) - width // 2, 0, len(medians) - 1)
+        usual = medians[near]
+        prior = _prior(np.log(np.maximum(relative, 1e-12) / np.maximum(usual[known], 1e-12)), few)
+    variance = (prior * usual * scale + squares) / (prior + freedom)
+    return np.maximum(variance, _LEAST_NS**2), prior + freedom
+
+
+def _prior(off: np.ndarray, freedom: Codes) -> float:
+    """Degrees of freedom that the usual variance counts: the more, the less variances differ beyond chance."""
+    half = freedom / 2
+    by_chance = float((1 / half + 1 / (2 * half**2) + 1 / (6 * half**3)).mean())
+    excess = float((_MAD * np.median(np.abs(off - np.median(off)))) ** 2) - by_chance
+    least, most = _PRIOR
+    return min(max(2 / excess + 1, least), most) if excess > 0 else most
+
+
+def _of_step(off: np.ndarray, mean: np.ndarray, variance: np.ndarray, step: Codes) -> float:
+    """Relative deviation that the events of a step have in common, where it is more than chance.
+
+    Args:
+        off: how far each event lies from its mean.
+        mean: that mean.
+        variance: its variance.
+        step: its step.
+    """
+    if not len(off):
+        return 0.0
+    _, step = distinct(step)
+    shift, whole, chance = (np.bincount(step, values) for values in (off, mean, variance))
+    steps = len(whole)
+    if steps < 2:
+        return 0.0
+    found = float(((shift / whole) ** 2).sum() / (steps - 1)) - 2 * float((chance / whole**2).mean())
+    return max(found, 0.0) ** 0.5
