@@ -90,8 +90,11 @@ REASON_MEANING = {
 """What each of them means."""
 
 
-OTHER_ARGUMENTS = {Reason.other_types, Reason.other_sizes, Reason.other_strides}
-"""Reasons of places whose calls differ in their arguments."""
+OTHER_CALLS = {
+    Reason.other_types, Reason.other_sizes, Reason.other_strides, Reason.moved, Reason.graph_launch, Reason.captured,
+    Reason.copied_bytes,
+}  # fmt: skip
+"""Reasons of places whose calls differ though their kernels are the same: no noise."""
 
 
 class Why(NamedTuple):

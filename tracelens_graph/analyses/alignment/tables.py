@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.causes import OTHER_ARGUMENTS, Reasons, Why
+from tracelens_graph.analyses.alignment.causes import OTHER_CALLS, Reasons, Why
 from tracelens_graph.analyses.alignment.difference import Diff, Place
 from tracelens_graph.analyses.alignment.host_work import is_of_host
 from tracelens_graph.analyses.alignment.noise import Interval, Noise
@@ -138,7 +138,7 @@ def diff_tables(difference: Diff, with_noise: bool = True) -> dict[str, Table]:
     why = [reasons.of(place) for place in difference.places]
     noise = None
     if with_noise:
-        noise = Noise(difference, np.array([one.reason in OTHER_ARGUMENTS for one in why], bool))
+        noise = Noise(difference, np.array([one.reason in OTHER_CALLS for one in why], bool))
     tables = totals_table(difference, noise), times_table(difference), places_table(difference, why, noise)
     return {table.name: table for table in tables}
 
