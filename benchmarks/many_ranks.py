@@ -6,6 +6,9 @@ a rank of 40,000 events leaves and costs is measured beside that, on a few of th
 
     python benchmarks/many_ranks.py                   512 and 10,000 small ranks, 16 large ones
     python benchmarks/many_ranks.py --ranks 512       as many as you like
+
+`beside` is CPU time of the tables of the screen, `path` of the critical path; kB are what the process that asks has at
+most, beyond what it begins with.
 """
 
 from __future__ import annotations
@@ -29,26 +32,31 @@ MB = 1e6
 ASKED = """
 import json, resource, sys, time
 from pathlib import Path
+from tracelens_graph.analyses.critical_path.reduced import ReducedCauses, kept_rank
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.ranks.rank_collectives import ReadRank
 from tracelens_graph.loading.many import load_core_set
 
 folder, scheduler = json.loads(sys.argv[1])
+def peak():
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 def used():
     return [sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
 files = sorted(map(str, Path(folder).iterdir()))
 load_core_set(files[:1])  # imports
-before, started = used(), time.perf_counter()
+before, started, least = used(), time.perf_counter(), peak()
 reads = ReadRank()
-traces = load_core_set(files, leaves=reads, scheduler=scheduler)
+traces = load_core_set(files, leaves=reads, keeps=kept_rank, scheduler=scheduler)
 read = used()
 job = Job(reads.parts_of(traces), None, True, traces)
 late = job.lateness
 tables = job.tables()
-done = used()
+done, seconds, screen = used(), time.perf_counter() - started, peak()
+path = ReducedCauses(traces).path()
 print(json.dumps({
-    "s": time.perf_counter() - started, "client_read_s": read[0] - before[0], "workers_s": read[1] - before[1],
-    "asked_s": done[0] - read[0], "peak": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+    "path_s": sum(used()) - sum(done), "path_peak": peak(), "segments": len(path.edge), "least": least,
+    "s": seconds, "client_read_s": read[0] - before[0], "workers_s": read[1] - before[1],
+    "asked_s": done[0] - read[0], "peak": screen,
     "late": late and late.late, "collectives": len(job.matched), "late_ranks": len(tables["late_ranks"]),
 }))
 """
@@ -157,7 +165,8 @@ def row(folder: str, ranks: int) -> None:
     beside = 1e3 * (found["client_read_s"] + found["asked_s"]) / ranks
     print(
         f"{ranks:6,}  {found['s']:7.1f}  {1e3 * found['workers_s'] / ranks:9.1f} ms  {beside:7.1f} ms  "
-        f"{found['peak'] / MB:8.0f}  {found['collectives']:9,}  {found['late']}"
+        f"{(found['peak'] - found['least']) / ranks / 1e3:9.0f}  {1e3 * found['path_s'] / ranks:7.1f} ms  "
+        f"{(found['path_peak'] - found['least']) / ranks / 1e3:9.0f}  {found['collectives']:9,}  {found['late']}"
     )
 
 
@@ -166,7 +175,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, nargs="+", default=[512, 10_000], help="numbers of small ranks")
     parser.add_argument("--large", type=int, default=16, help="ranks of 40,000 events; 0 for none")
     options = parser.parse_args()
-    print(" ranks        s   a rank read    beside   peak MB  collectives  late")
+    print(" ranks        s   a rank read    beside  kB a rank     path  kB a rank  collectives  late")
     if options.large:
         large(options.large)
     for ranks in options.ranks:

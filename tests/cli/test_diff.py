@@ -348,14 +348,14 @@ def test_ranks_without_a_common_structure_are_not_called_alike(run: Run, tmp_pat
 
 def test_only_places_that_differ_are_listed_for_people(run: Run, job: list[Path], tmp_path: Path) -> None:
     other = write(simulate(ranks=1, steps=2, layers=4, tiny_kernels=3), tmp_path / "other")[0]
-    code, out, _ = run("diff", job[0], other)
+    code, out, _ = run("diff", job[0], other, "--noise", "off")
     assert code == 0
     shown = len(re.findall(r"^ ?\d+ +[+-]", out, re.MULTILINE))
     more = re.search(r"^([\d,]+) more: ", out, re.MULTILINE)
     rows = table(run, job[0], other, "--points")["rows"]
     differ = [row for row in rows if row["reason"] != "same"]
     assert shown + (int(more[1].replace(",", "")) if more else 0) == len(differ)
-    code, out, _ = run("diff", job[0], other, "--points", "--top", "0")
+    code, out, _ = run("diff", job[0], other, "--points", "--top", "0", "--noise", "off")
     assert len(re.findall(r"^ ?\d+ +-?\d", out, re.MULTILINE)) == len(differ)
     code, out, _ = run("diff", job[0], job[0], "--points")
     assert code == 0
@@ -432,7 +432,7 @@ def test_what_changed_between_steps_of_servers_leads_to_their_phase(run: Run, tm
         write(simulate_server(steps=20, sizes=(8, 16), culprit=culprit), tmp_path / culprit, traces_only=True)
         traces.append(tmp_path / culprit / "rank0.json.gz")
     out = run("diff", *traces)[1]
-    (asked,) = (line for line in out.splitlines() if line.startswith("ask next: "))
+    asked, *_ = (line for line in out.splitlines() if line.startswith("ask next: "))
     assert asked.endswith("--phase decode")
     assert " ask idle_causes " in asked
     assert "sampling_hook" in run(*shlex.split(asked)[3:])[1]

@@ -17,8 +17,11 @@ from cluster_work import deadly, failing, size, slow
 from typer.testing import CliRunner
 
 import tracelens_graph as tlg
+from tracelens_graph.analyses.critical_path.critical_path import critical_path
+from tracelens_graph.analyses.critical_path.reduced import ReducedCauses, kept_rank
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.analyses.ranks import COLUMNS
+from tracelens_graph.analyses.ranks.rank_collectives import ReadRank
 from tracelens_graph.cli.app import app
 from tracelens_graph.errors import (
     AnalysisError,
@@ -125,6 +128,15 @@ def test_a_worker_that_is_killed_is_replaced(
     assert victims
     assert_same(found, here)
     assert capfd.readouterr().err == ""
+
+
+def test_a_worker_that_is_killed_changes_no_path(workers: LocalCluster, scheduler: str, job: Path) -> None:
+    files = trace_files([str(job)])
+    ranks = load_core_set(files, scheduler=scheduler, leaves=ReadRank(), keeps=kept_rank)
+    known = ReducedCauses(ranks)
+    os.kill(next(iter(workers.workers.values())).pid, signal.SIGKILL)
+    expected = critical_path(load_core_set(files))
+    assert known.path().segments().records() == expected.segments().records()
 
 
 def test_what_workers_die_of_is_given_up_and_the_others_are_not(scheduler: str, tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ class Two:
             return
         if idle := self._on_idle_time:
             yield f"ask next: {idle}"
-        elif changed := changed_places(self.tables["diff_places"]):
+        if changed := changed_places(self.tables["diff_places"]):
             first, *_ = listed_places(changed) or changed
             point = f"--point {first['place']}"
             yield f"ask next: {self.pair.diff(point)}"

@@ -13,6 +13,7 @@ from tracelens_graph.analyses.alignment.causes import CLOCK, Reason
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.host_work import HOST_TIMES, is_of_host
 from tracelens_graph.analyses.alignment.noise import Proof
+from tracelens_graph.analyses.alignment.setups import setup_lines
 from tracelens_graph.analyses.alignment.several import SPREAD
 from tracelens_graph.analyses.diagnosis.headline import is_thinned
 from tracelens_graph.analyses.idle.idle import Cause
@@ -34,8 +35,8 @@ _INDENT = "  "
 _PARTS = ("total_time", "computation_time", "exposed_comm_time", "exposed_memcpy_time", "idle_time")
 _CHANGE = 9
 _LABEL = 30
-_SCREEN = 39
-"""Lines that a screen has room for, beside a hint."""
+_SCREEN = 38
+"""Lines that a screen has room for, beside two hints."""
 _WHY_LINES = ((3, 3), (3, 2), (3, 1), (2, 1), (3, 0), (2, 0), (1, 0))
 """Lines of the reason of a place, and of the explanation of a cause, at most: the first that fit on a screen."""
 _AROUND = "around"
@@ -95,9 +96,10 @@ def side_lines(difference: Diff) -> list[str]:
 
 
 def warnings_on(difference: Diff) -> list[str]:
-    """What to know before any time is read: that it is host time, or that launches of a side did not run."""
+    """What to know before any time is read: what else differs than the program, that it is host time, or that launches
+    of a side did not run."""
     of_host = [HOST_TIMES] if is_of_host(difference.a) else []
-    return of_host + [
+    return [*setup_lines(difference), *of_host] + [
         f"{name} records {len(side.captured):,} launches into a graph without running them: they take no GPU time "
         "there, so that times of both sides cannot be compared"
         for name, side in zip(difference.names, difference.alignment.sides, strict=True)

@@ -13,8 +13,10 @@ from planted import PLANTED
 from simulated_jobs import write
 
 from corpus import CORPUS, needs_corpus
+from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.critical_path import CriticalPath, causes_of, critical_path, step_paths
 from tracelens_graph.analyses.critical_path.reduced import ReducedCauses, kept_rank
+from tracelens_graph.analyses.critical_path.what_if import what_if
 from tracelens_graph.analyses.ranks.rank_collectives import ReadRank
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
@@ -34,9 +36,27 @@ def assert_same(found: CriticalPath, expected: CriticalPath) -> None:
         assert one.notes == other.notes
 
 
+EDITS: list[dict[str, Any]] = [
+    {"collectives": 2.0}, {"scale": {"*": 0.5}}, {"bandwidth": {"all": 3.0}, "remove": "e"}, {"overlap": "all"},
+    {"ops": {"aten::mm": 2.0}},
+]  # fmt: skip
+
+
+def changed(known: Causes | ReducedCauses, step: int | None, edit: dict[str, Any]) -> object:
+    """What a change would gain, or why it cannot be made."""
+    try:
+        found = what_if(known, step, **edit).table()
+    except AnalysisError as error:
+        return str(error)
+    return found.records(), found.notes
+
+
 def assert_equal(reduced: TraceSet, held: TraceSet) -> None:
-    """The paths of some ranks are equal, however they are followed."""
+    """The paths of some ranks, and what changes gain, are equal, however they are followed."""
     known, expected = ReducedCauses(reduced), causes_of(held)
+    for step in (None, *known.steps.number.tolist()[1:2]):
+        for edit in EDITS if len(held) <= 8 else EDITS[-2:]:  # of many ranks two take long enough
+            assert changed(known, step, edit) == changed(expected, step, edit)
     assert_same(known.path(), critical_path(expected))
     for found, path in zip(known.step_paths(), step_paths(expected), strict=True):
         assert_same(found, path)

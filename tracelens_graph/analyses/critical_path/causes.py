@@ -54,6 +54,7 @@ class Causes:
         before, after, kind: per edge its points, and its `Edge`.
         binding: per point the edge that binds it, -1 for a point that follows from nothing.
         least_ns, usual_ns: per kind of edge the latency of the fastest, and the median of those that bind.
+        most_ns: that of the slowest that bind, where other ranks count; None for these alone.
         first_point: per rank its first point.
         ranks: per rank its points by row; see `RankPoints`.
         is_whole: per point whether it ends a part of a matched collective whose ranks are all in the set.
@@ -83,6 +84,7 @@ class Causes:
     collective: np.ndarray
     negative: dict[Edge, int]
     worst_negative_ns: int = 0
+    most_ns: Ns | None = None
     notes: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
@@ -172,7 +174,7 @@ def unbound(
     before, after, kind = before[forward], after[forward], kind[forward]
     is_whole = np.zeros(len(time), bool)
     is_whole[found.whole] = True
-    level, ordered = _levels(time, before, after)
+    level, ordered = levels(time, before, after)
     none = np.zeros(0, np.int64)
     return Causes(
         traces=traces,
@@ -321,7 +323,7 @@ def bound_latency(counts: Counts, least: Ns, quantile: float) -> Ns:
     return usual
 
 
-def _levels(time: np.ndarray, before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def levels(time: np.ndarray, before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Per point its place among those of its moment, and which edges lead forward in moment and place.
 
     Edges that would close a circle within one moment do not: clocks of microseconds make such circles.

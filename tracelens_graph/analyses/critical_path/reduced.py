@@ -27,6 +27,7 @@ from tracelens_graph.analyses.critical_path.causes import (
     ends_of,
     latencies,
     least_latency,
+    levels,
     notes_on,
     together,
     unbound,
@@ -44,6 +45,7 @@ from tracelens_graph.analyses.critical_path.critical_path import CriticalPath, c
 from tracelens_graph.analyses.critical_path.path_nodes import Nodes
 from tracelens_graph.analyses.critical_path.path_tables import LAST_COMES, TIES, tie_columns
 from tracelens_graph.analyses.critical_path.points import Edge, Inferred, RankPoints, Role, rank_points
+from tracelens_graph.analyses.critical_path.rerun import MOST_QUANTILE, NEVER, Reach, forward, reached
 from tracelens_graph.analyses.critical_path.walk import NEAR_NS, Class, Path, Ties, followed, segments_of
 from tracelens_graph.analyses.ranks.clocks import RankClock
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
@@ -68,6 +70,7 @@ class KeptRank:
         start, end, single: per collective its points, and whether these are of one kernel; -1 on the host.
         root: place of a collective -> the root that it recorded, where its kind has one.
         steps: per step with GPU work its number, when it begins on the host, and its last GPU end.
+        ends: number of a step -> its GPU ends.
     """
 
     points: RankPoints
@@ -76,6 +79,7 @@ class KeptRank:
     single: Mask
     root: Mapping[int, int]
     steps: Sequence[tuple[int, int, int]]
+    ends: Mapping[int, Rows]
 
 
 def kept_rank(core: Core) -> KeptRank:
@@ -89,7 +93,11 @@ def kept_rank(core: Core) -> KeptRank:
         (number, int(c.start_ns[mark]), int(points.time[points.gpu_end[of]].max()))
         for number, mark, of in gpu_steps(core, points.gpu_rows)
     ]
-    return KeptRank(points, start, end, single, {at: one for at, one in root.items() if one is not None}, steps)
+    known = {at: one for at, one in root.items() if one is not None}
+    ends: dict[int, Rows] = {}
+    for number, _, of in gpu_steps(core, points.gpu_rows):
+        ends[number] = np.append(ends.get(number, of[:0]), points.gpu_end[of])
+    return KeptRank(points, start, end, single, known, steps, ends)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +109,7 @@ class Given:
         node: places of its parts in collectives whose ranks were matched, ascending.
         came_ns: per part when those that it gets data from have come; `EARLIEST` where nothing shows it.
         served, whole: per part whether its end follows from that alone, and whether all its ranks are there.
-        least_ns, usual_ns: per kind of edge the latencies of all ranks, as far as they are known.
+        least_ns, usual_ns, most_ns: per kind of edge the latencies of all ranks, as far as they are known.
     """
 
     clock: RankClock
@@ -111,9 +119,10 @@ class Given:
     whole: Mask = field(default_factory=lambda: np.zeros(0, bool))
     least_ns: Ns | None = None
     usual_ns: Ns | None = None
+    most_ns: Ns | None = None
 
 
-def _own_causes(kept: KeptRank, given: Given, core: Core | None = None) -> Causes:
+def own_causes(kept: KeptRank, given: Given, core: Core | None = None) -> Causes:
     """The points of a rank alone; of its collectives there is one point each for when the others had come."""
 
     def meet(_: Rows, time: Ns) -> CollectivePoints:
@@ -135,7 +144,8 @@ def _own_causes(kept: KeptRank, given: Given, core: Core | None = None) -> Cause
     made = unbound(traces, None, [kept.points], given.clock, meet)
     if given.least_ns is None:
         return made
-    return bound_by(made, given.least_ns, given.least_ns if given.usual_ns is None else given.usual_ns)
+    made = bound_by(made, given.least_ns, given.least_ns if given.usual_ns is None else given.usual_ns)
+    return replace(made, most_ns=given.most_ns)
 
 
 def _met(given: Given) -> Rows:
@@ -166,7 +176,7 @@ class Known:
 def known_of(rank: Reader, given: Given) -> Known:
     """The first answer of a rank."""
     kept = rank.once(kept_rank)
-    made = _own_causes(kept, given)
+    made = own_causes(kept, given)
     times = given.clock(0, np.array([one[1:] for one in kept.steps], np.int64).reshape(-1)).reshape(-1, 2).tolist()
     ends = made.time[made.role == Role.gpu_end]
     return Known(
@@ -181,7 +191,22 @@ def known_of(rank: Reader, given: Given) -> Known:
 
 def bound_latencies_of(rank: Reader, given: Given) -> Latencies:
     """The second: latencies of the edges that bind with the least ones of all ranks."""
-    return bound_latencies(_own_causes(rank.once(kept_rank), given))
+    return bound_latencies(own_causes(rank.once(kept_rank), given))
+
+
+def reach_of(made: Causes, kept: KeptRank, given: Given, weight: Ns) -> Reach:
+    """How the starts of the parts of a rank follow from when the others had come, and behind these its last GPU ends.
+
+    Args:
+        made, kept, given: the rank.
+        weight: how long each of its edges takes.
+    """
+    there, points = _met(given), len(made.time) - len(made.collective)
+    ends = np.flatnonzero(made.role == Role.gpu_end)
+    starts = kept.start[given.node]
+    targets = [*starts.reshape(-1, 1), ends, *(kept.ends[number] for number in sorted(kept.ends))]
+    found = reached(made, weight, points + np.arange(len(there)), starts[there], targets)
+    return found._replace(source=np.where(found.source >= 0, np.append(there, -1)[found.source], -1))
 
 
 class Stretches(NamedTuple):
@@ -204,7 +229,7 @@ def stretches_of(rank: Reader, given: tuple[Given, Ns]) -> Stretches:
         given: of the others, and moments at which paths end.
     """
     kept = rank.once(kept_rank)
-    made = _own_causes(kept, given[0])
+    made = own_causes(kept, given[0])
     points = len(made.time)
     bound = np.flatnonzero(made.binding >= 0)
     source = np.arange(points)
@@ -271,7 +296,7 @@ def segments_on(rank: Reader, given: tuple[Given, Sequence[Sequence[Leg]]]) -> l
         rank: the rank.
         given: of the others, and of each path the stretches on this rank, in the order of time.
     """
-    made = _own_causes(kept := rank.once(kept_rank), given[0], rank.core)
+    made = own_causes(kept := rank.once(kept_rank), given[0], rank.core)
     return [_segments(made, kept, given[0], legs) for legs in given[1]]
 
 
@@ -322,7 +347,7 @@ class ReducedCauses:
         self._known = [found[at] for at in range(len(traces))]
         ends = [one.last_ns for one in self._known if one.last_ns is not None]
         check_gpu_work([len(ends)])
-        self._last_ns = max(ends)
+        self.last_ns = max(ends)
         self.steps = joined_steps(step for one in self._known for step in one.steps)
         self._part = parts_on_gpu(self.matched)
         self._first = np.searchsorted(self.matched.trace[self._part], np.arange(len(traces) + 1))
@@ -405,9 +430,56 @@ class ReducedCauses:
         return self._given(least, usual)
 
     @cached_property
+    def bounded(self) -> list[Given]:
+        """The same, with the latencies of the slowest that bind."""
+        found = self.traces.ask(bound_latencies_of, dict(enumerate(self._complete)))
+        most = bound_latency(together(latencies for _, latencies in found), self._least, MOST_QUANTILE)
+        return [replace(one, most_ns=most) for one in self._complete]
+
+    def extent(self, reach: Mapping[int, Reach], step: int | None) -> tuple[int, int]:
+        """When a step begins and ends where ranks follow from one another in other times; see `reach_of`.
+
+        Without a step 0, and when everything has ended.
+        """
+        found, parts = self._found, len(self._part)
+        met = len(found.time)
+        before, after, takes = (
+            [self._arrivals[0] + met],
+            [self._arrivals[1]],
+            [np.zeros(len(self._arrivals[0]), np.int64)],
+        )
+        ends: list[tuple[int, int]] = []  # a rank, and its number among ends
+        origin = met + parts
+        for rank, one in sorted(reach.items()):
+            first, count = int(self._first[rank]), int(self._first[rank + 1] - self._first[rank])
+            own = np.append(np.append(self._met[first : first + count], origin), 0)[one.source]
+            before.append(np.where(one.source >= 0, own, origin))
+            is_end = one.target >= count
+            after.append(np.where(is_end, origin + 1 + len(ends) + one.target - count, met + first + one.target))
+            takes.append(one.takes_ns)
+            ends += [(rank, at) for at in range(1 + len({number for number, _, _ in self._known[rank].steps}))]
+        last = np.iinfo(np.int64).max
+        moment = np.concatenate((found.time, self._time[:parts], [EARLIEST], np.full(len(ends), last)))
+        edges = (np.concatenate(before), np.concatenate(after))
+        level, ordered = levels(moment, *edges)
+        given = np.zeros(len(moment), np.int64)
+        came = forward(
+            edges[0][ordered], edges[1][ordered], np.concatenate(takes)[ordered], np.lexsort((level, moment)), given
+        )[origin + 1 :].tolist()
+        if step is None:
+            return 0, max(end for end, (_, at) in zip(came, ends, strict=True) if at == 0 and end > NEVER // 2)
+        known = []
+        for end, (rank, at) in zip(came, ends, strict=True):
+            if at:
+                steps = self._known[rank].steps
+                number = sorted({one for one, _, _ in steps})[at - 1]
+                known += [(number, begin, end) for one, begin, _ in steps if one == number]
+        return joined_steps(known).of(step)
+
+    @cached_property
     def _moments(self) -> Ns:
         """When paths end: that of everything, and those of the steps."""
-        return np.append(self.steps.end_ns, self._last_ns)
+        return np.append(self.steps.end_ns, self.last_ns)
 
     @cached_property
     def _stretches(self) -> Mapping[int, Stretches]:
@@ -420,7 +492,7 @@ class ReducedCauses:
         Raises:
             AnalysisError: there is no such step.
         """
-        return self._paths([(step, *((None, self._last_ns) if step is None else self.steps.of(step)))])[0]
+        return self._paths([(step, *((None, self.last_ns) if step is None else self.steps.of(step)))])[0]
 
     def step_paths(self) -> list[ReducedPath]:
         """The critical paths of all steps."""

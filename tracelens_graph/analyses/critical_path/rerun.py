@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -41,6 +41,8 @@ def weights(causes: Causes, latency: Latency = "least") -> np.ndarray:
     binding = causes.binding[causes.after]
     assumed = {"least": causes.least_ns, "usual": causes.usual_ns}.get(latency)
     if assumed is None:
+        assumed = causes.most_ns
+    if assumed is None:
         assumed = bound_latency(together([bound_latencies(causes)]), causes.least_ns, MOST_QUANTILE)
     return np.where(binding == np.arange(len(gap)), gap, np.minimum(assumed[causes.kind], gap))
 
@@ -63,7 +65,30 @@ def forward(
         order: points in an order in which every edge leads forward.
         given: moments of points that no edge leads to.
     """
-    points = len(given)
+    line = _lines(before, after, weight, order, len(given))
+    moment = np.where(line.is_first, given, NEVER).tolist()
+    for target, source, takes in zip(*line.choices, strict=True):
+        if (reached := moment[source] + takes) > moment[target]:
+            moment[target] = reached
+    return np.asarray(np.array(moment, np.int64)[line.root] + line.offset)
+
+
+class _Lines(NamedTuple):
+    """Points merged with what they follow from alone.
+
+    Attributes:
+        root, offset: per point the one that it follows from over single edges, and how much later it comes.
+        is_first: whether no edge leads to a point.
+        choices: of edges into points with several, in order: that point, the root before it, and how long it takes.
+    """
+
+    root: Rows
+    offset: Ns
+    is_first: Mask
+    choices: tuple[list[int], list[int], list[int]]
+
+
+def _lines(before: Rows, after: Rows, weight: Ns, order: Rows, points: int) -> _Lines:
     edges_into = np.bincount(after, minlength=points)
     root, offset = np.arange(points), np.zeros(points, np.int64)
     single = np.flatnonzero(edges_into[after] == 1)
@@ -77,13 +102,95 @@ def forward(
     choices = np.flatnonzero(edges_into[after] > 1)
     choices = choices[np.argsort(place[after[choices]], kind="stable")]
     start = before[choices]
-    moment = np.where(edges_into == 0, given, NEVER).tolist()
-    for target, source, takes in zip(
-        after[choices].tolist(), root[start].tolist(), (offset[start] + weight[choices]).tolist(), strict=True
-    ):
-        if (reached := moment[source] + takes) > moment[target]:
-            moment[target] = reached
-    return np.asarray(np.array(moment, np.int64)[root] + offset)
+    return _Lines(
+        root,
+        offset,
+        edges_into == 0,
+        (after[choices].tolist(), root[start].tolist(), (offset[start] + weight[choices]).tolist()),
+    )
+
+
+class Reach(NamedTuple):
+    """How much later than which sources some targets come at least: one entry for each that counts.
+
+    Attributes:
+        target, source: their places; source -1 is time 0.
+        takes_ns: how much later.
+    """
+
+    target: Rows
+    source: Rows
+    takes_ns: Ns
+
+
+def reached(causes: Causes, weight: Ns, sources: Rows, starts: Rows, targets: Sequence[Rows]) -> Reach:
+    """How some sets of points follow from others, of which it is not known yet when they come.
+
+    What a later source brings about anyhow is left out: it comes no sooner than its start, which an earlier one leads
+    to.
+
+    Args:
+        causes: the points.
+        weight: how long each edge takes.
+        sources: points that nothing leads to.
+        starts: per source a point that it comes no sooner than.
+        targets: sets of points; of each the latest counts.
+    """
+    line = _lines(causes.before, causes.after, weight, in_order(causes), len(causes.time))
+    count = len(sources)
+    first = np.flatnonzero(line.is_first)
+    found: dict[int, dict[int, int]] = {point: {-1: int(causes.time[point])} for point in first.tolist()}
+    found.update((point, {at: 0}) for at, point in enumerate(sources.tolist()))
+    start_root, start_offset = line.root[starts].tolist(), line.offset[starts].tolist()
+    # From each source to each other one, over what is known of their starts; the last is time 0.
+    between = np.full((count + 1, count + 1), NEVER)
+    np.fill_diagonal(between, 0)
+    known = 0
+
+    def row(source: int) -> np.ndarray:
+        nonlocal known
+        while known <= source:
+            for one, takes in found.get(start_root[known], {}).items():
+                to_start = between[:, one] + (takes + start_offset[known])
+                np.maximum(between[:, known], to_start, out=between[:, known])
+            known += 1
+        return between[:, source]
+
+    def pruned(own: dict[int, int]) -> dict[int, int]:
+        if len(own) < 2:
+            return own
+        by = [(row(one), takes, one) for one, takes in own.items() if one >= 0]
+        return {
+            one: takes
+            for one, takes in own.items()
+            if not any(other != one and other > one and int(there[one]) + more >= takes for there, more, other in by)
+        }
+
+    def merged(own: dict[int, int], source: int, takes: int) -> None:
+        for one, more in found.get(source, {}).items():
+            if (reach := more + takes) > own.get(one, NEVER):
+                own[one] = reach
+
+    at = -1
+    for target, source, takes in zip(*line.choices, strict=True):
+        if target != at:
+            if at >= 0:
+                found[at] = pruned(found[at])
+            at = target
+            found[at] = {}
+        merged(found[at], source, takes)
+    if at >= 0:
+        found[at] = pruned(found[at])
+    entries: list[tuple[int, int, int]] = []
+    for place, points in enumerate(targets):
+        latest: dict[int, int] = {}
+        for root, offset in zip(line.root[points].tolist(), line.offset[points].tolist(), strict=True):
+            latest[root] = max(offset, latest.get(root, NEVER))
+        own: dict[int, int] = {}
+        for root, offset in latest.items():
+            merged(own, root, offset)
+        entries += [(place, one, takes) for one, takes in pruned(own).items()]
+    return Reach(*np.array(entries, np.int64).reshape(-1, 3).T)
 
 
 def replayed(causes: Causes, weight: np.ndarray) -> np.ndarray:

@@ -10,17 +10,20 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.critical_path import CriticalPath, causes_of, critical_path, steps_of
+from tracelens_graph.analyses.critical_path.meant import meant_by, names_of
 from tracelens_graph.analyses.critical_path.path_nodes import rank_of
 from tracelens_graph.analyses.critical_path.points import Edge, Role
+from tracelens_graph.analyses.critical_path.reduced import Given, ReducedCauses, kept_rank, own_causes, reach_of
 from tracelens_graph.analyses.critical_path.rerun import (
     NO_CAUSE,
     Latency,
+    Reach,
     Repair,
     incomplete_ranks,
     repaired,
@@ -37,7 +40,7 @@ from tracelens_graph.graph.collective_kinds import UNKNOWN, kind_of
 from tracelens_graph.graph.collectives import Collective, collectives_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import length_before, merge
-from tracelens_graph.graph.trace_set import rank_called
+from tracelens_graph.graph.trace_set import Reader, rank_called
 from tracelens_graph.graph.traversals import host_rows
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.column import Column
@@ -136,7 +139,8 @@ def what_if(
     """How long a step would be if something in it took another time.
 
     Args:
-        ranks: a set of traces, a graph, or `Causes`; see `critical_path`.
+        ranks: a set of traces, a graph, or `Causes`; see `critical_path`. Or
+            `ReducedCauses`, of ranks that are not held; a repair compares all ranks, so that they are held for it.
         step: the number in `ProfilerStep#n`; by default everything there is. What is changed is changed in all steps.
         collectives: how many times as fast collectives move data; or kind of collective -> how many times. Waiting for
             other ranks is not moving data.
@@ -146,30 +150,28 @@ def what_if(
             Host time and GPU work of theirs that take longer than on all other ranks take the median of these.
         scale: a part of the names of kernels, or a pattern with `*` -> how many times as long they take.
         remove: a part of the names of functions of the host: their time is gone; what they launch stays.
-        bandwidth: name or description of a process group, a kind of collectives, or `all` -> how many times as fast
-            these move data.
+        bandwidth: name or description of a process group, a kind of collectives, `all`, or ranks of a link (`2->4`,
+            `4-7`, `rank3`, `host1`; see `meant_by`) -> how many times as fast these move data.
         overlap: kind of collectives for which no computation waits.
         matched: which collectives of the ranks are one; by default they are matched.
 
     Raises:
         AnalysisError: no change is given, a factor is not above 0, or nothing is called so.
     """
+    edits = {
+        "collectives": collectives, "ops": ops, "scale": scale, "bandwidth": bandwidth, "remove": remove,
+        "overlap": overlap, "repair": repair,
+    }  # fmt: skip
+    if all(one is None for one in edits.values()):
+        raise AnalysisError(f"what_if: nothing is changed: give {', '.join(EDITS[:-1])} or {EDITS[-1]}")
+    if isinstance(ranks, ReducedCauses):
+        if repair is None:
+            return _reduced(ranks, step, edits)
+        ranks = ranks.held
     causes = ranks if isinstance(ranks, Causes) else causes_of(ranks, matched)
     changes = _Changes(causes)
-    if collectives is not None:
-        changes.speed_up_collectives(collectives if isinstance(collectives, Mapping) else {"": collectives})
-    for op, factor in (ops or {}).items():
-        changes.speed_up_op(op, factor)
-    for name, factor in (scale or {}).items():
-        changes.scale_kernels(name, factor)
-    for group, factor in (bandwidth or {}).items():
-        changes.speed_up_group(group, factor)
-    if remove is not None:
-        changes.remove(remove)
-    if overlap is not None:
-        changes.overlap(overlap)
-    if repair is not None:
-        changes.repair(repair)
+    changes.make(edits)
+    _check_known(changes.looked)
     if not changes.words:
         raise AnalysisError(f"what_if: nothing is changed: give {', '.join(EDITS[:-1])} or {EDITS[-1]}")
     path = critical_path(causes, step)
@@ -182,13 +184,96 @@ def what_if(
         extents["alone"] = _extent(
             causes, np.where(unsure[causes.ordinal], causes.time.min(), replayed(causes, weight)), step
         )
+    return _found(path, changes.words, len(changes.edges), recorded, extents, changes.notes)
+
+
+def _found(
+    path: CriticalPath, words: Sequence[str], count: int, recorded: tuple[int, int],
+    extents: Mapping[Any, tuple[int, int]], notes: Sequence[str],
+) -> WhatIf:  # fmt: skip
     lengths = {
         bound: path.length_ns + (end - start) - (recorded[1] - recorded[0]) for bound, (start, end) in extents.items()
     }
+    begins = None if path.step is None else recorded[0] - extents["usual"][0]
     return WhatIf(
-        path, "; ".join(changes.words), len(changes.edges), lengths["usual"], min(lengths.values()),
-        max(lengths.values()), None if step is None else recorded[0] - extents["usual"][0], changes.notes,
-    )  # fmt: skip
+        path, "; ".join(words), count, lengths["usual"], min(lengths.values()), max(lengths.values()), begins, notes
+    )
+
+
+class _Edited(NamedTuple):
+    """What a rank answers to edits.
+
+    Attributes:
+        words, notes, looked: as in `_Changes`.
+        edges: how many durations change.
+        reach: by bound how it depends on others.
+    """
+
+    words: list[str]
+    notes: list[str]
+    looked: list[_Looked]
+    edges: int
+    reach: Mapping[Latency, Reach]
+
+
+def _edited(rank: Reader, given: tuple[Given, Mapping[str, Any]]) -> _Edited:
+    """The answer of a rank to edits."""
+    kept = rank.once(kept_rank)
+    causes = own_causes(kept, given[0], rank.core)
+    changes = _Changes(causes)
+    changes.make(given[1])
+    reach = {bound: reach_of(causes, kept, given[0], changes.weights(bound)) for bound in _BOUNDS}
+    return _Edited(changes.words, changes.notes, changes.looked, len(changes.edges), reach)
+
+
+def _reduced(ranks: ReducedCauses, step: int | None, edits: Mapping[str, Any]) -> WhatIf:
+    """The same of ranks that are not held."""
+    found: dict[int, _Edited] = dict(
+        ranks.traces.ask(_edited, {at: (one, edits) for at, one in enumerate(ranks.bounded)})
+    )
+    looked: list[_Looked] = []
+    for same in zip(*(found[at].looked for at in sorted(found)), strict=True):
+        known = dict.fromkeys(name for one in same for name in one.known)
+        looked.append(same[0]._replace(times=sum(one.times for one in same), known=list(known)))
+    _check_known(looked)
+    path = ranks.path(step)
+    recorded = (0, ranks.last_ns) if step is None else ranks.steps.of(step)
+    extents = {bound: ranks.extent({at: one.reach[bound] for at, one in found.items()}, step) for bound in _BOUNDS}
+    notes = list(dict.fromkeys(note for one in found.values() for note in one.notes))
+    return _found(path, found[0].words, sum(one.edges for one in found.values()), recorded, extents, notes)
+
+
+class _Looked(NamedTuple):
+    """A name that was looked for by an edit: how often it was there, and else which names are."""
+
+    edit: str
+    name: str
+    times: int
+    known: Sequence[str]
+
+
+_UNKNOWN = {
+    "collectives": "collectives: no collective of the ranks is a {!r}",
+    "ops": "ops: no GPU work is launched by an op {!r}",
+    "scale": "scale: no kernel is called {!r}",
+    "remove": "remove: no function of the host is called {!r}",
+    "overlap": "overlap: no computation waits for a collective {!r}",
+}
+
+
+def _check_known(looked: Sequence[_Looked]) -> None:
+    """Raise an error for a name that is nowhere.
+
+    Raises:
+        AnalysisError: there is one.
+    """
+    for edit, name, times, known in looked:
+        if times:
+            continue
+        if edit == "collectives" and not name:
+            raise AnalysisError("what_if: collectives: there are none")
+        instead = "" if edit == "remove" else f"; {hint(name, known)}"
+        raise AnalysisError(f"what_if: {_UNKNOWN[edit].format(name)}{instead}")
 
 
 EDITS = ("collectives", "ops", "repair", "scale", "remove", "bandwidth", "overlap")
@@ -218,6 +303,23 @@ class _Changes:
         self._repaired: list[int] = []
         self.words: list[str] = []
         self.notes: list[str] = []
+        self.looked: list[_Looked] = []
+
+    def make(self, edits: Mapping[str, Any]) -> None:
+        """Make the changes of the arguments of `what_if`."""
+        if (collectives := edits["collectives"]) is not None:
+            self.speed_up_collectives(collectives if isinstance(collectives, Mapping) else {"": collectives})
+        for edit, change in (
+            ("ops", self.speed_up_op), ("scale", self.scale_kernels), ("bandwidth", self.speed_up_group),
+        ):  # fmt: skip
+            for name, factor in (edits[edit] or {}).items():
+                change(name, factor)
+        for edit, change_all in (("remove", self.remove), ("overlap", self.overlap), ("repair", self.repair)):
+            if edits[edit] is not None:
+                change_all(edits[edit])
+
+    def _look(self, edit: str, name: str, count: int, known: Iterable[str] = ()) -> None:
+        self.looked.append(_Looked(edit, name, count, [] if count else list(dict.fromkeys(known))))
 
     @property
     def edges(self) -> np.ndarray:
@@ -249,7 +351,10 @@ class _Changes:
             self.words.append(f"{kind or 'collectives'} {factor:g} times as fast")
 
     def speed_up_group(self, group: str, factor: float) -> None:
-        self._speed_up({group: factor}, lambda name, one: name == "all" or name in _names_of(one), _names_of)
+        m = self._causes.matched
+        host_of = {} if m is None else {one.rank: host for one, host in zip(m.ranks, m.hosts, strict=True)}
+        is_meant = meant_by(group, {rank: host for rank, host in host_of.items() if rank is not None})
+        self._speed_up({group: factor}, lambda _, one: is_meant(one), names_of)
         self.words.append(f"bandwidth of {group} {factor:g} times as high")
 
     def _speed_up(
@@ -281,9 +386,17 @@ class _Changes:
                 self._factor[edges[fits]] *= _checked(factor)
                 found[kind] += int(fits.sum())
         for kind, count in found.items():
+<<<<<<< HEAD
             if not count:
-                known = f"no collective of the ranks is a {kind!r}; {hint(kind, kinds)}" if kind else "there are none"
+                known = (
+                    f"no collective of the ranks is a {kind!r}; {hint(kind, sorted(kinds))}"
+                    if kind
+                    else "there are none"
+                )
                 raise AnalysisError(f"what_if: collectives: {known}")
+=======
+            self._look("collectives", kind, count, kinds)
+>>>>>>> main
         if not causes.is_whole[causes.after[self.edges]].all():
             self.notes.append(
                 "of collectives of which ranks are not in the set, what they take longer than their shortest equal "
@@ -299,10 +412,7 @@ class _Changes:
             below = _below(causes.core(ordinal), op)[causes.row[point[of]]]
             self._factor[runs[of[below]]] *= _checked(factor)
             count += int(below.sum())
-        if not count:
-            raise AnalysisError(
-                f"what_if: ops: no GPU work is launched by an op {op!r}; {hint(op, dict.fromkeys(self._ops()))}"
-            )
+        self._look("ops", op, count, self._ops() if not count else ())
         self.words.append(f"GPU work of {op} {factor:g} times as fast")
 
     def scale_kernels(self, name: str, factor: float) -> None:
@@ -317,8 +427,12 @@ class _Changes:
             known.update(core.names[one] for one in np.unique(code).tolist())
             self._factor[runs[of[meant]]] /= _checked(factor)
             count += int(meant.sum())
+<<<<<<< HEAD
         if not count:
-            raise AnalysisError(f"what_if: scale: no kernel is called {name!r}; {hint(name, known)}")
+            raise AnalysisError(f"what_if: scale: no kernel is called {name!r}; {hint(name, sorted(known))}")
+=======
+        self._look("scale", name, count, known)
+>>>>>>> main
         self.words.append(f"kernels {name} {factor:g} times as long")
 
     def remove(self, name: str) -> None:
@@ -339,8 +453,7 @@ class _Changes:
                     own = edges[(thread == code) & (self._gone[edges] == 0)]
                     start, end = (causes.time[one[own]] - shift for one in (causes.before, causes.after))
                     self._gone[own] = length_before(covered, end) - length_before(covered, start)
-        if not count:
-            raise AnalysisError(f"what_if: remove: no function of the host is called {name!r}")
+        self._look("remove", name, count)
         self.words.append(f"{name} removed")
 
     def overlap(self, kind: str) -> None:
@@ -368,10 +481,14 @@ class _Changes:
                     else:
                         self._gone[edge] = NO_CAUSE
                     count += 1
+<<<<<<< HEAD
         if not count:
             raise AnalysisError(
-                f"what_if: overlap: no computation waits for a collective {kind!r}; {hint(kind, kinds)}"
+                f"what_if: overlap: no computation waits for a collective {kind!r}; {hint(kind, sorted(kinds))}"
             )
+=======
+        self._look("overlap", kind, count, kinds)
+>>>>>>> main
         self.words.append(f"no computation waits for {kind}")
 
     def repair(self, rank: int | str | Sequence[int | str]) -> None:
@@ -428,10 +545,6 @@ class _Changes:
 
 
 _SEVERAL = re.compile(r"(stage|host)[:_ ]?(\d{1,6})")
-
-
-def _names_of(one: Collective) -> tuple[str, ...]:
-    return tuple(name for name in (one.group, one.group_description, one.kind) if name)
 
 
 def name_filter(text: str) -> Callable[[str], bool]:

@@ -313,7 +313,8 @@ def odd_files(figures: Figures) -> list[str]:
             missing[rank] += rank not in there
     gone = sorted(rank for rank, count in missing.items() if count and rank not in place_of)
     if gone:
-        lines.append(f"no file of rank{'s' * (len(gone) > 1)} {ranges(gone, ' and ')}")
+        who = f"rank{'s' * (len(gone) > 1)} {ranges(gone, ' and ')}"
+        lines.append(f"nothing of {who} in {m.part}, or no file" if m.whole is not m else f"no file of {who}")
     short = [
         f"{titles[place_of[rank]]} ({count:,})" for rank, count in sorted(missing.items())
         if count and rank in place_of and place_of[rank] not in foreign and not m.ranks[place_of[rank]].damage
