@@ -386,17 +386,7 @@ class _Changes:
                 self._factor[edges[fits]] *= _checked(factor)
                 found[kind] += int(fits.sum())
         for kind, count in found.items():
-<<<<<<< HEAD
-            if not count:
-                known = (
-                    f"no collective of the ranks is a {kind!r}; {hint(kind, sorted(kinds))}"
-                    if kind
-                    else "there are none"
-                )
-                raise AnalysisError(f"what_if: collectives: {known}")
-=======
-            self._look("collectives", kind, count, kinds)
->>>>>>> main
+            self._look("collectives", kind, count, sorted(kinds))
         if not causes.is_whole[causes.after[self.edges]].all():
             self.notes.append(
                 "of collectives of which ranks are not in the set, what they take longer than their shortest equal "
@@ -427,12 +417,7 @@ class _Changes:
             known.update(core.names[one] for one in np.unique(code).tolist())
             self._factor[runs[of[meant]]] /= _checked(factor)
             count += int(meant.sum())
-<<<<<<< HEAD
-        if not count:
-            raise AnalysisError(f"what_if: scale: no kernel is called {name!r}; {hint(name, sorted(known))}")
-=======
-        self._look("scale", name, count, known)
->>>>>>> main
+        self._look("scale", name, count, sorted(known))
         self.words.append(f"kernels {name} {factor:g} times as long")
 
     def remove(self, name: str) -> None:
@@ -481,14 +466,7 @@ class _Changes:
                     else:
                         self._gone[edge] = NO_CAUSE
                     count += 1
-<<<<<<< HEAD
-        if not count:
-            raise AnalysisError(
-                f"what_if: overlap: no computation waits for a collective {kind!r}; {hint(kind, sorted(kinds))}"
-            )
-=======
-        self._look("overlap", kind, count, kinds)
->>>>>>> main
+        self._look("overlap", kind, count, sorted(kinds))
         self.words.append(f"no computation waits for {kind}")
 
     def repair(self, rank: int | str | Sequence[int | str]) -> None:
