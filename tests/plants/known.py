@@ -161,6 +161,6 @@ PLANTS = (
           (("Memcpy", "25 -> 6.25 GB/s"),), NO_CAUSE, copies("BasicBlock_.*", (1_000_000, 40.0), (1, 80.0))[0]),
     Plant("alignment", "vit", rename("(cutlass_80_tensorop_.*?align)8(>.*)?$", r"\g<1>1\2", 1.7),
           (("align8 became align1", "odd size"),), (*NO_CAUSE, ONLY)),
-    Plant("graph", "vit", graph("ViTModel_0"), (("launched as a graph",),), (*NO_CAUSE, ONLY)),
-    Plant("graph", "resnet", graph("ResNet_0"), (("launched as a graph",),), (*NO_CAUSE, ONLY)),
+    Plant("graph", "vit", graph("ViTModel_0"), (("launched as a graph",),), (CLOCK, "another device")),
+    Plant("graph", "resnet", graph("ResNet_0"), (("launched as a graph",),), (CLOCK, "another device")),
 )  # fmt: skip
