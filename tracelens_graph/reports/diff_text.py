@@ -424,7 +424,7 @@ def runs_text(table: Table, width: int, color: bool = False) -> Iterator[str]:
         text = (
             f"{row['run']}: {row['most']}; {row['why']}"
             if row["most"]
-            else f"{row['run']}: all GPU time as in the first"
+            else f"{row['run']}: {row['why'] or 'all GPU time as in the first'}"
         )
         yield from wrapped(printable(text), width, _INDENT)
     for note in table.notes:
