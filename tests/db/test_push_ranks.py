@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from neo4j_server import Contents, Home, assert_same, contents
 from profiles import thorough
 
 from tracelens_graph.analyses.critical_path.critical_path import critical_path, step_paths
+from tracelens_graph.analyses.ranks.job import rank_tables
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.db import push
 from tracelens_graph.db.database import Database
@@ -92,6 +95,21 @@ def test_it_holds_what_was_matched(database: Database) -> None:
     assert (matching["run"], matching["state"], matching["collectives"]) == ("r", "complete", len(m))
     assert (matching["parts"], matching["unmatched"]) == (len(m.parts), 0)
     assert matching["traces"] == [one.core.trace_id for one in ranks]
+
+
+@pytest.mark.checkout
+def test_links_as_the_docs_ask_for_them(database: Database) -> None:
+    ranks = pipeline()
+    database.push_run(ranks, run="demo", options=GPU)
+    docs = (Path(__file__).parents[2] / "docs/database.md").read_text()
+    (statement,) = (text for text in re.findall(r"```cypher\n(.*?)```", docs, re.DOTALL) if "AS link" in text)
+    found = {(row["kind"], row["bytes"], row["source"], row["target"]): row for row in asked(database, statement)}
+    pairs = [row for row in rank_tables(ranks)["rank_links"].records() if row["level"] == "pair"]
+    assert pairs
+    for row in pairs:
+        link = found[row["kind"], row["message_bytes"], row["source_rank"], row["target_rank"]]
+        assert link["count"] == row["count"]
+        assert link["gb_per_s"] == pytest.approx(row["busbw_gb_s"], rel=0.1)  # the lower one of two in the middle
 
 
 def test_transfers_lead_from_rank_to_rank(database: Database) -> None:

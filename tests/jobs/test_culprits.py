@@ -140,6 +140,26 @@ def test_a_repair_saves_what_a_replay_says(name: str, saves: str, tmp_path: Path
     assert f"saves {saves}\n" in ranks(write(PLANTED[name].job, tmp_path))
 
 
+@pytest.mark.filterwarnings("ignore::tracelens_graph.errors.IncompleteSetWarning")
+def test_a_step_that_a_rank_lacks_is_judged_by_the_others(tmp_path: Path) -> None:
+    folder = write(PLANTED["begins_late"].job, tmp_path / "job")
+    screen = ranks(folder, "--step", 4)
+    assert "late: rank 3, by 2.9" in screen
+    assert "nothing of rank 6 in step 4, or no file" in screen
+    failed = CliRunner().invoke(app, ["ranks", str(folder), "--step", "70"])
+    assert failed.exit_code
+    assert "no step 70; steps in it: 3-7" in failed.output
+
+
+def test_what_a_culprit_costs_is_what_a_replay_says(tmp_path: Path) -> None:
+    """A delay counts in every transfer that it delays, and only a replay shows what it costs in all."""
+    late = [
+        line for line in ranks(write(PLANTED["rank_in_pipeline"].job, tmp_path)).splitlines() if line[:5] == "late:"
+    ]
+    assert len(late) == 1
+    assert float(re.findall(r"([\d.]+) % of the recording", late[0])[0]) < 1.0
+
+
 SHAPES = {
     "ddp": {},
     "fsdp": {"style": "fsdp"},

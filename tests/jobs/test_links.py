@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from simulated_jobs import Job, write
 import tracelens_graph as tlg
 from tracelens_graph.analyses.ranks.job import Job as Ranks
 from tracelens_graph.analyses.ranks.pictures import BandwidthPoints, PairMatrix, WaitMap
+from tracelens_graph.cli.hints import Asked
+from tracelens_graph.cli.windows import WindowChoice
 from tracelens_graph.reports.html.ranks import ranks_page
 from tracelens_graph.reports.ranks_picture import drawings
 from tracelens_graph.reports.ranks_text import late_lines
@@ -45,6 +48,8 @@ def racks(host: int) -> str:
     """Names of hosts, two in a rack."""
     return f"rack{host // 2}-node{host:02}"
 
+
+NO_SHARE = Job().share
 
 PLANTED: Mapping[str, tuple[dict[str, Any], list[str]]] = {
     "a pair of a pipeline": ({"ranks": 8, "pipeline": 8, "slow": (((3, 4), 0.2),)}, ["rank 3 and rank 4:"]),
@@ -173,6 +178,27 @@ def test_delays_are_those_of_the_same_job_without_the_slow_link(tmp_path: Path) 
     first = matched.start_ns[sends] < 0.4 * matched.start_ns.max()  # before the gradients of the slow ring meet
     assert abs(slow.delay_ns[sends][first] - later[first]).max() < 5_000
     assert later[first].max() > 50_000
+
+
+@pytest.mark.parametrize(
+    ("name", "edit"),
+    [
+        ("a tensor-parallel group", "4-7"),
+        ("a data-parallel group", "1,5,9,13"),
+        ("a host of a ring", "host1"),
+    ],
+)
+def test_a_hint_asks_what_a_slow_link_costs(name: str, edit: str, tmp_path: Path) -> None:
+    made = PLANTED[name][0]
+    job = ranks_of(Job(**made | {"jitter": 0.0}), tmp_path / "slow")
+    hint = next(line for line in Asked([str(tmp_path)], WindowChoice()).below_screen(job) if "bandwidth=" in line)
+    asked = shlex.split(hint)[-1].removeprefix("bandwidth=")
+    assert asked.rpartition(":")[0] == edit
+    traces = tlg.load_set(str(tmp_path / "slow"))
+    sound = tlg.load_set(str(write(Job(**{**made, "jitter": 0.0, "slow": (), "share": NO_SHARE}), tmp_path / "sound")))
+    found = tlg.what_if(traces, bandwidth={edit: float(asked.rpartition(":")[2])})
+    expected = found.path.length_ns - tlg.critical_path(sound).length_ns
+    assert found.saved_ns == pytest.approx(expected, rel=0.2)
 
 
 @pytest.mark.parametrize("name", ["a host of a ring", "one of several rings", "a switch"])

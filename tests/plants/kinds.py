@@ -254,6 +254,28 @@ def launch_cost(us: float) -> Edit:
     return edit
 
 
+def repeat(times: int) -> Edit:
+    """The program several times one after the other, and no step marks them."""
+
+    def edit(t: Recording) -> None:
+        (step,) = t.named(r"ProfilerStep#\d+", ("user_annotation",))
+        t.host.remove(step)
+        every = [*t.host, *t.gpu]
+        span = max(_end(event) for event in every) - min(event["ts"] for event in every) + 50.0
+        sizes = {id(events): len(events) for events in (t.host, t.gpu)}
+        for number in range(1, times):
+            for events in (t.host, t.gpu):
+                for event in events[: sizes[id(events)]]:
+                    new = json.loads(json.dumps(event))
+                    new["ts"] += number * span
+                    for name in ("correlation", "External id"):
+                        if name in new["args"]:
+                            new["args"][name] += number * 100_000_000
+                    events.append(new)
+
+    return edit
+
+
 def noise(share: float, seed: int = 1) -> Edit:
     """Nothing but jitter."""
 

@@ -48,16 +48,7 @@ def false(plant: Plant, found: list[str]) -> list[str]:
     return [match[0] for pattern in plant.never for text in found if (match := re.search(pattern, text))]
 
 
-MISSED = ("graph",)
-"""Kinds of which some are not named yet."""
-
-
-def _case(plant: Plant) -> object:
-    marks = [pytest.mark.xfail(strict=False)] if plant.kind.startswith(MISSED) else []
-    return pytest.param(plant, id=plant.name, marks=marks)
-
-
-@pytest.mark.parametrize("plant", [_case(plant) for plant in PLANTS])
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name)
 def test_what_is_planted_is_named(plant: Plant, tmp_path: Path) -> None:
     found, _ = first_screen(plant, tmp_path)
     assert (missing(plant, found), false(plant, found)) == ([], [])

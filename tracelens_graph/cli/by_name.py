@@ -17,7 +17,7 @@ import typer
 
 from tracelens_graph.cli import gate
 from tracelens_graph.cli.hints import Call, without_folders
-from tracelens_graph.cli.options import check_name, refuse
+from tracelens_graph.cli.options import Noise, check_name, refuse
 from tracelens_graph.cli.outputs import Forms, Outputs
 from tracelens_graph.cli.shown import TABLE, Shown, book, print_lines, print_table, screen
 from tracelens_graph.cli.traces import check_pipes, load, names_of, say, traces_named
@@ -192,12 +192,14 @@ class ByName:
         table = compare(self.runs, tables=[name])[name]
         return brief(table, list(self.runs)) if is_brief else table
 
-    def judged(self, conditions: Iterable[gate.Condition]) -> tuple[list[str], list[str]]:
+    def judged(self, conditions: Iterable[gate.Condition], noise: Noise) -> tuple[list[str], list[str]]:
         """Notes on conditions on changes, and which hold of the last run against the first."""
         first, *_, last = self.runs.values()
         remarks, met = [], []
         for condition in conditions:
             reading = _change(condition, gate.read(condition.figure, first), gate.read(condition.figure, last))
+            if noise is Noise.on and (remark := _noise(condition.figure, first, last)):
+                reading = gate.Reading(0.0, remark)
             if line := condition.judge(reading):
                 met.append(line)
             elif reading.remark:
@@ -214,6 +216,21 @@ def _change(condition: gate.Condition, first: gate.Reading, last: gate.Reading) 
         change = 100 * change / first.value if first.value else math.copysign(math.inf, change)
     sides = (("first run", first), ("last run", last))
     return gate.Reading(change, "; ".join(f"in the {side} {r.remark}" for side, r in sides if r.remark))
+
+
+def _noise(figure: gate.Figure, first: Run, last: Run) -> str:
+    """That the time behind a figure changed by less than its noise; empty if not, and where only tables are left."""
+    from tracelens_graph.analyses.across.margins import margin_ms
+    from tracelens_graph.analyses.report.report_tables import Tables
+
+    of_time = gate.time_behind(figure)
+    if of_time is None or not (isinstance(first, Tables) and isinstance(last, Tables)):
+        return ""
+    margin = margin_ms((first.window, last.window), figure.table, figure.rows)
+    change = gate.read(of_time, last).value - gate.read(of_time, first).value
+    if not margin or not 0 < abs(change) <= margin:
+        return ""
+    return f"a change of {change:+,.3f} ms is within noise (up to {margin:,.3f} ms) and counts as 0"
 
 
 def _differ_in_structure(tables: Mapping[str, Table]) -> bool:
@@ -321,7 +338,7 @@ def _opened(
 
 def answer_by_name(
     named: Sequence[str], names: str | None, call: Call, options: ReportOptions, table: str | None, top: int | None,
-    outputs: Outputs, is_theirs: bool, fail_if: Sequence[str],
+    outputs: Outputs, is_theirs: bool, fail_if: Sequence[str], noise: Noise,
 ) -> None:  # fmt: skip
     """Answer `diff --by-name`.
 
@@ -335,6 +352,7 @@ def answer_by_name(
         outputs: where the answer goes.
         is_theirs: whether tables are those of TraceLens.
         fail_if: conditions.
+        noise: whether changes within noise count as none.
     """
     _check_output(table, outputs, is_theirs)
     conditions = _conditions(fail_if, options)
@@ -350,7 +368,7 @@ def answer_by_name(
         elif not outputs.formats:
             print_lines(runs.verdict(screen().width))
         outputs.write(runs, FORMS, lambda: _by_file(runs.tables))
-    gate.conclude(*runs.judged(conditions))
+    gate.conclude(*runs.judged(conditions, noise))
 
 
 def _check_output(table: str | None, outputs: Outputs, is_theirs: bool) -> None:

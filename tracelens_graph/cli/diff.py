@@ -129,7 +129,7 @@ def diff(
 
         options = ReportOptions(linked_only=linked_only, recompute=recompute, extension=extension_of(extension))
         call = Call(runs[0], window, extension or [])
-        answer_by_name(runs, names, call, options, table, top, outputs, is_theirs, fail_if or [])
+        answer_by_name(runs, names, call, options, table, top, outputs, is_theirs, fail_if or [], noise)
         return
     paths = files_named(runs)
     check_pipes(paths)

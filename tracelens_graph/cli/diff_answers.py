@@ -114,7 +114,7 @@ class Two:
 
         notes = notes_on(self.difference)
         if self._sides != self.windows:
-            notes = [choice_note(self._sides[0]), *notes]
+            notes = [choice_note(*self._sides), *notes]
         is_mixed = len({side.framework.name for side in self._sides}) > 1
         return [*notes, _FRAMEWORKS] if is_mixed else notes
 

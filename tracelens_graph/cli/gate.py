@@ -169,6 +169,14 @@ def read(figure: Figure, tables: Mapping[str, Table], operator: str = "") -> Rea
     )
 
 
+def time_behind(figure: Figure) -> Figure | None:
+    """The time in ms that a figure of times is, or a share of; None for a count."""
+    fields = _fields(figure.table)
+    if "ms" not in fields or figure.column == fields.get("count") or figure.text == _UNLINKED:
+        return None
+    return replace(figure, column=fields["ms"])
+
+
 def _within_noise(table: Table, figure: Figure) -> list[bool]:
     """Of each row of a figure whether its change is within noise; of a table that knows no noise none is."""
     proofs = table.columns.get("proof", [""] * len(table))

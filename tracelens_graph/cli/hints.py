@@ -308,7 +308,7 @@ class Asked:
         is_late = job.lateness is not None and job.lateness.late is not None
         found = [self.next("--table", "rank_links")] if job.links.slow else []
         found.append(self.next("--table", "late_ranks" if is_late else "rank_collectives"))
-        found += self._repair(job)
+        found += [*self._link(job), *self._repair(job)]
         if any(len(rank.gpu.busy[0]) for rank in job.matched.ranks):
             found.append(self.next("--path"))
         return found
@@ -321,6 +321,13 @@ class Asked:
             return [self.next("--table", "late_arrivals"), *self._repair(job)]
         more = [self.next("--table", "late_arrivals")] if table.name == "rank_collectives" else []
         return [*more, self.cut(table["collective"][0], table["key"][0])]
+
+    def _link(self, job: Job) -> list[str]:
+        """What the slow links with most excess would save, as fast as the others."""
+        if not job.links.slow or not any(rank.has_gpu_work for rank in job.matched.ranks):
+            return []
+        slow = job.links.slow[0]
+        return [self.next("--what-if", f"bandwidth={slow.edit}:{slow.links[0].factor:.2g}")]
 
     def _repair(self, job: Job) -> list[str]:
         if not (late := [called(job.matched.ranks, place) for place in job.repairable]):

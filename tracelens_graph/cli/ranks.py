@@ -25,8 +25,8 @@ from tracelens_graph.cli.options import (
     refuse,
 )
 from tracelens_graph.cli.outputs import PICTURES, Forms, Outputs, Writes
+from tracelens_graph.cli.ranks_path import FEW_FILES, answer_path, changes_of, check_part, for_people
 from tracelens_graph.cli.ranks_path import TABLES as PATH_TABLES
-from tracelens_graph.cli.ranks_path import answer_path, changes_of, for_people
 from tracelens_graph.cli.shown import TABLE, Shown, book, of_table, print_lines, print_table, screen
 from tracelens_graph.cli.traces import load_set, ranks_in, say, traces_named
 from tracelens_graph.cli.windows import Window, WindowChoice
@@ -190,16 +190,24 @@ def _job(
 
     is_cut = window != WindowChoice()
     reads = ReadRank(window.of if is_cut else None)
+    if is_cut and len(files) > FEW_FILES:
+        check_part(files, window)
     traces = ranks_in(load_set(files, scheduler=scheduler, leaves=None if is_theirs else reads))
     if len(traces) < 2:
         raise AnalysisError(
             f"{files[0]}: one trace alone; ranks are compared with one another, so name all of a job"
-            "; --path shows the critical path of one"
+            "; --path shows the critical path of one, --what-if what a change of it would save"
         )
     if is_theirs:
         ranked = window.of_each(traces) if is_cut else traces
         return Job(ranked, device, correct, traces), ranked
-    return Job(reads.parts_of(traces), device, correct, traces), traces
+    parts = reads.parts_of(traces)
+    there = [place for place, one in enumerate(parts) if not one.lacks]
+    if not there:
+        raise AnalysisError(parts[0].lacks)
+    say(f"left out: {one.name}: {one.lacks}" for one in parts if one.lacks)
+    traces = traces.only(there) if len(there) < len(parts) else traces
+    return Job([parts[place] for place in there], device, correct, traces), traces
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,10 @@ TABLES = (
 )  # fmt: skip
 """Tables that need whole traces."""
 _ROWS_FOR_PEOPLE = 20
-_FEW_FILES = 8
+FEW_FILES = 8
+"""From more files on, a part that is asked for is looked for in some before all are read."""
+WORTH_ASKING = 0.01
+"""Share of a path that a change must save to be suggested."""
 _NUMBER = re.compile(r"[0-9]+\.?[0-9]*|\.[0-9]+")
 _NUMBERS = re.compile(r"[0-9]+(?:,[0-9]+)+")
 _CHANGE = re.compile(r"(?P<what>.+)=(?P<value>[0-9.]+)")
@@ -82,8 +85,8 @@ def answer_path(
         outputs.check(FORMS, "a critical path (--path, --what-if)")
     # A step of a path begins where that before it ended, on whatever rank: it is no window of a trace.
     files, step = traces_named(traces), asked.step
-    if step is not None and len(files) > _FEW_FILES:
-        asked.window.of_each(load_set(files[:1]))  # a step that is not there is an error before all files are read
+    if step is not None and len(files) > FEW_FILES:
+        check_part(files, asked.window)
     window = WindowChoice() if step is not None else asked.window
     ranks = _ranks(files, scheduler, is_asked=window == WindowChoice() and not any("repair" in one for one in changes))
     _check_gpu_work(files, ranks, asked)
@@ -97,6 +100,14 @@ def answer_path(
             print_lines(answer.screen())
         outputs.write(answer, FORMS, answer.tables)
     gate.judge(conditions, answer.table, ranks)
+
+
+def check_part(files: Sequence[str], window: WindowChoice) -> None:
+    """Refuse a part that neither the first nor the last trace has, before all are read."""
+    try:
+        window.of_each(load_set(files[:1], is_job=False))
+    except AnalysisError:
+        window.of_each(load_set(files[-1:], is_job=False))
 
 
 def _ranks(files: Sequence[str], scheduler: str | None, is_asked: bool) -> TraceSet:
@@ -182,10 +193,46 @@ class _Path:
 
         yield from lines(self.path, *screen(), self.top)
         yield self.asked.next("--table", "critical_path", "--top", "0")
+        if worth := [word for change in self._changes() for word in ("--what-if", change)]:
+            yield self.asked.next(*worth)
+
+    def _changes(self) -> Iterator[str]:
+        """Changes that save something: faster collectives, a repair of the rank with most of the path, or of all.
+
+        Large jobs are not replayed, and have the repair suggested.
+        """
+        from tracelens_graph.analyses.ranks.job import MOST_EVENTS
+
         traces, late = self.causes.traces, self.path.ranks()
-        if len(traces) > 1 and len(late):
-            place = next(at for at, one in enumerate(traces) if one.name == late["trace"][0])
-            yield self.asked.next("--what-if", "collectives=2", "--what-if", f"repair={called(traces, place)}")
+        if len(traces) < 2 or not len(late):
+            return
+        place = next(at for at, one in enumerate(traces) if one.name == late["trace"][0])
+        if sum(one.info.events for one in traces) > MOST_EVENTS:
+            yield f"repair={called(traces, place)}"
+            return
+        if self._saves(collectives=2):
+            yield "collectives=2"
+        repairs = {called(traces, place): late["trace"][0], "all": "all"}
+        yield from (f"repair={name}" for name, ranks in repairs.items() if self._saves(repair=ranks))
+
+    @cached_property
+    def _replayed(self) -> Causes:
+        """The causes with the graphs of all ranks, which are read again where they are not held."""
+        from tracelens_graph.analyses.critical_path.critical_path import causes_of
+        from tracelens_graph.analyses.critical_path.reduced import ReducedCauses
+
+        if not isinstance(self.causes, ReducedCauses):
+            return self.causes
+        return causes_of(self.causes.traces.with_graphs(lambda core: core), self.causes.matched)
+
+    def _saves(self, **change: Any) -> bool:
+        from tracelens_graph.analyses.critical_path.what_if import what_if
+
+        try:
+            saved = what_if(self._replayed, self.asked.step, **change).saved_ns
+        except AnalysisError:  # there are no collectives, or no other rank does the like
+            return False
+        return saved >= WORTH_ASKING * self.path.length_ns
 
     def json(self) -> str:
         """The answer for programs."""

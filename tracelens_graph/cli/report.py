@@ -22,6 +22,8 @@ from tracelens_graph.cli.options import (
     LayoutOption,
     LinkedOnly,
     MicroIdle,
+    Noise,
+    NoiseOption,
     Recompute,
     SchedulerAddress,
     TableNames,
@@ -142,6 +144,7 @@ def report(
     ],
     layout: LayoutOption = Layout.own,
     fail_if: FailIf = None,
+    noise: NoiseOption = Noise.on,
     scheduler: SchedulerAddress = None,
     window: Window,
 ) -> None:
@@ -212,7 +215,7 @@ def report(
     asked = Asked(
         options=options, window=window, extensions=extension or [], arch=arch, et=et, compare_with=compare_with,
         against=against, tables=asked_tables, everything=everything or bool(sort), sort=sort, top=top,
-        is_theirs=is_theirs,
+        is_theirs=is_theirs, noise=noise,
     )  # fmt: skip
     if several:
         from tracelens_graph.cli.report_many import many_traces

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import typer
 
 from tracelens_graph.cli.hints import Call
-from tracelens_graph.cli.options import architecture_of
+from tracelens_graph.cli.options import Noise, architecture_of
 from tracelens_graph.cli.outputs import Forms
 from tracelens_graph.cli.shown import Screen, Shown, book, no_hints
 from tracelens_graph.cli.traces import load, warn
@@ -56,6 +56,7 @@ class Asked:
         sort: column by which tables are sorted.
         top: rows of tables.
         is_theirs: whether tables are those of TraceLens's report.
+        noise: whether changes within noise count as none.
         outside: what lies outside of the steps, where these were chosen because of it.
     """
 
@@ -71,6 +72,7 @@ class Asked:
     sort: str | None
     top: int | None
     is_theirs: bool
+    noise: Noise = Noise.on
     outside: tuple[Finding, ...] = ()
 
     def of_steps(self, core: Core) -> Asked:
@@ -332,7 +334,7 @@ class Report(Answer):
         alone = [one for one in conditions if not one.suffix]
         remarks, met = super().judged(alone)
         if self._against is not None and len(alone) < len(conditions):
-            notes, changed = self._against.judged(one for one in conditions if one.suffix)
+            notes, changed = self._against.judged((one for one in conditions if one.suffix), self._asked.noise)
             return [*notes, *remarks], [*met, *changed]
         return remarks, met
 

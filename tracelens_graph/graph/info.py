@@ -282,3 +282,12 @@ def _whole_number(given: Any) -> int | None:
     if isinstance(given, str) and re.fullmatch(r"[0-9]{1,7}", given):
         given = int(given)
     return given if type(given) is int and 0 <= given <= MOST_RANKS else None
+
+
+def version_text(key: str, value: Any) -> str:
+    """A version that a file names, by its key, in words: CUDA writes 12040 for 12.4, HIP 60443483 for 6.4.43483."""
+    if isinstance(value, int) and key.startswith("cuda_"):
+        return f"{value // 1000}.{value % 1000 // 10}"
+    if isinstance(value, int) and key.startswith("hip_"):
+        return f"{value // 10**7}.{value // 10**5 % 100}.{value % 10**5}"
+    return str(value)

@@ -279,9 +279,13 @@ class TraceSet(Sequence[TraceMember]):
 
     def without(self, members: Mapping[int, str]) -> Self:
         """The set without some of its members, which count as broken: place of a member -> why."""
-        made = self._again(self, (one for place, one in enumerate(self._members) if place not in members))
+        made = self.only(place for place in range(len(self)) if place not in members)
         made.broken += tuple(members.values())
         return made
+
+    def only(self, places: Iterable[int]) -> Self:
+        """The set of some of its members."""
+        return self._again(self, (self._members[place] for place in places))
 
     def by_device(self) -> Self:
         """The set with the devices of each profile of JAX as ranks of their own; other traces stay as they are."""

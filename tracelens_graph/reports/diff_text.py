@@ -13,6 +13,7 @@ from tracelens_graph.analyses.alignment.causes import CLOCK, Reason
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.host_work import HOST_TIMES, is_of_host
 from tracelens_graph.analyses.alignment.noise import Proof
+from tracelens_graph.analyses.alignment.setups import setup_lines
 from tracelens_graph.analyses.alignment.several import SPREAD
 from tracelens_graph.analyses.diagnosis.headline import is_thinned
 from tracelens_graph.analyses.idle.idle import Cause
@@ -22,6 +23,7 @@ from tracelens_graph.reports.document import document_json, facts
 from tracelens_graph.reports.markdown import escape, page, table_markdown
 from tracelens_graph.reports.report_text import heading
 from tracelens_graph.reports.views import with_headings
+from tracelens_graph.schema import Kind
 from tracelens_graph.tables.names import fitted
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import bold
@@ -74,8 +76,10 @@ def screen(
         places: how many places; 0 for all, None for as many as a screen holds.
     """
     number = PLACES if places is None else places or len(tables["diff_places"])
-    for most in _WHY_LINES:
-        lines = list(_lines(difference, tables, width, color, notes, number, *most))
+    without_families = {**tables, "diff_places": replace(tables["diff_places"], notes=[])}
+    ways = [*((tables, most) for most in _WHY_LINES), (without_families, _WHY_LINES[-1])]
+    for shown, most in ways:
+        lines = list(_lines(difference, shown, width, color, notes, number, *most))
         if len(lines) <= _SCREEN or number > PLACES:
             break
     yield from (line.rstrip() for line in lines)
@@ -91,9 +95,10 @@ def side_lines(difference: Diff) -> list[str]:
 
 
 def warnings_on(difference: Diff) -> list[str]:
-    """What to know before any time is read: that it is host time, or that launches of a side did not run."""
+    """What to know before any time is read: what else differs than the program, that it is host time, or that launches
+    of a side did not run."""
     of_host = [HOST_TIMES] if is_of_host(difference.a) else []
-    return of_host + [
+    return [*setup_lines(difference), *of_host] + [
         f"{name} records {len(side.captured):,} launches into a graph without running them: they take no GPU time "
         "there, so that times of both sides cannot be compared"
         for name, side in zip(difference.names, difference.alignment.sides, strict=True)
@@ -118,6 +123,7 @@ def notes_on(difference: Diff) -> list[str]:
             f"Most events were left out of the {files} of {' and '.join(thinned)}: what stands on the other side only "
             "may have run there unrecorded"
         )
+    notes += _graph_launches(difference)
     for name, side, ns in zip(difference.names, difference.alignment.sides, difference.ns, strict=True):
         unlinked = sum(int(side.ns[side.low[root] : side.high[root]].sum()) for root in side.lone_roots.tolist())
         if ns and (share := 100 * unlinked / ns) >= _LEAST_UNLINKED:
@@ -125,6 +131,25 @@ def notes_on(difference: Diff) -> list[str]:
                 f"{name}: {share:.0f} % of the GPU time has no launch in the trace, so that no call says what it is"
             )
     return notes
+
+
+def _graph_launches(difference: Diff) -> list[str]:
+    """What one side launches as graphs where the other launches one by one."""
+    found = []
+    for side in difference.alignment.sides:
+        row = side.row[side.leaf_parent]
+        graphs = row[(row >= 0) & (side.window.core.columns.kind[np.maximum(row, 0)] == Kind.RuntimeCall)]
+        found.append((len(graphs), len(np.unique(graphs)), len(side.events)))
+    return [
+        f"{difference.names[one]} launches {events:,} of its {every:,} GPU events as {_graphs(launches)}, "
+        f"{difference.names[1 - one]} one by one (graph_launch)"
+        for one, (events, launches, every) in enumerate(found)
+        if events and not found[1 - one][0]
+    ]
+
+
+def _graphs(number: int) -> str:
+    return f"{number:,} graphs" if number > 1 else "a graph"
 
 
 def changed_places(places: Table) -> list[dict[str, Any]]:
@@ -385,7 +410,7 @@ def runs_text(table: Table, width: int, color: bool = False) -> Iterator[str]:
         text = (
             f"{row['run']}: {row['most']}; {row['why']}"
             if row["most"]
-            else f"{row['run']}: all GPU time as in the first"
+            else f"{row['run']}: {row['why'] or 'all GPU time as in the first'}"
         )
         yield from wrapped(printable(text), width, _INDENT)
     for note in table.notes:

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tracelens_graph.analyses.across.margins import margin_ms
 from tracelens_graph.analyses.alignment.difference import Diff, diff, median_steps
 from tracelens_graph.analyses.alignment.noise import ALL, Noise, Proof, student
 from tracelens_graph.analyses.alignment.tables import diff_tables
+from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import whole_window
 from tracelens_graph.loading.one import load_core
@@ -124,3 +126,15 @@ def test_one_step_is_judged_by_equal_layers() -> None:
 @pytest.mark.parametrize(("share", "freedom", "quantile"), [(0.975, 10, 2.228), (0.9995, 8, 5.041), (0.99, 60, 2.390)])
 def test_quantiles_of_student(share: float, freedom: int, quantile: float) -> None:
     assert student(share, np.array([freedom]))[0] == pytest.approx(quantile, rel=0.01)
+
+
+def test_figures_by_name_have_margins() -> None:
+    a, b, c = run(1), run(2), run(3, lambda name: 1.2 if "gemm" in name else 1)
+    for table, rows in (("ops_summary_by_category", ("GEMM",)), ("ops_summary", ("aten::mm",))):
+        margin = margin_ms((whole_window(a), whole_window(b)), table, rows)
+        assert 0 < margin < 0.3
+    times = [float(report_tables(core)["ops_summary_by_category"].records()[0]["total_direct_kernel_time_ms"])
+             for core in (a, b, c)]  # fmt: skip
+    margin = margin_ms((whole_window(a), whole_window(c)), "ops_summary_by_category", ("GEMM",))
+    assert abs(times[1] - times[0]) < margin < times[2] - times[0]
+    assert margin_ms((whole_window(a), whole_window(b)), "idle_causes", ("python",)) == 0

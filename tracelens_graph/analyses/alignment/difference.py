@@ -16,6 +16,7 @@ from tracelens_graph.analyses.alignment.divergence_points import Point
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.alignment.host_work import comparable
 from tracelens_graph.analyses.alignment.matches import Matches, matches_of
+from tracelens_graph.analyses.alignment.repetitions import REPETITION, one_repetition
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.places.attribution import charged, frames_above, module_calls
 from tracelens_graph.errors import AnalysisError
@@ -36,11 +37,19 @@ def median_steps(a: Window, b: Window) -> tuple[Window, Window]:
 
     Of two ranks of one job, numbered alike, it is the same step. Without launches most GPU work may lie in no step:
     then one step of it is not what another trace does in one. Of servers it is as many iterations of each, of one phase
-    and of equal sizes. The titles of the windows show which these are, and of how many.
+    and of equal sizes; of a program that one repeats without steps one repetition. The titles of the windows show which
+    these are, and of how many.
     """
     times = [steps_with_work(window) for window in (a, b)]
-    if not all(map(_are_of_most_work, (a, b), times)):
-        return _equal_iterations(a, b)
+    has_steps = [*map(_are_of_most_work, (a, b), times)]
+    if not all(has_steps):
+        if is_of_server(a.core) and is_of_server(b.core):
+            return _equal_iterations(a, b)
+        steps = [
+            (_median(window, time), len(time)) if has else None
+            for window, time, has in zip((a, b), times, has_steps, strict=True)
+        ]
+        return one_repetition((a, b), steps)
     if _are_ranks_of_one_job(a.core, b.core) and (shared := times[0].keys() & times[1].keys()):
         number = _median_of({number: times[0][number] for number in shared})
         first, second = (narrow(window, step=number) for window in (a, b))
@@ -55,9 +64,7 @@ def _are_ranks_of_one_job(a: Core, b: Core) -> bool:
 
 
 def _equal_iterations(a: Window, b: Window) -> tuple[Window, Window]:
-    """Iterations of two servers, of one phase and size; the windows as they are where one is of no server."""
-    if not (is_of_server(a.core) and is_of_server(b.core)):
-        return a, b
+    """Iterations of two servers, of one phase and size."""
     from tracelens_graph.analyses.serving.compared import equal_iterations
 
     return equal_iterations(a, b)
@@ -94,9 +101,11 @@ def _median_of(time_of: dict[int, int]) -> int:
     return ordered[(len(ordered) - 1) // 2]
 
 
-def choice_note(step: Window) -> str:
-    """Which steps `median_steps` chose, from a window that it gave, and how to choose others."""
-    if step.all_iterations is not None:
+def choice_note(*steps: Window) -> str:
+    """Which steps `median_steps` chose, from windows that it gave, and how to choose others."""
+    if any(REPETITION in step.title for step in steps):
+        return "The program is repeated in one of the two, and one repetition compared: --from 0ms takes all."
+    if steps[0].all_iterations is not None:
         chosen, others = "Steps of equal phase and size are", "--iteration N takes others, --phase P all of one phase"
     else:
         chosen, others = "One step of each is", "--step N takes another"

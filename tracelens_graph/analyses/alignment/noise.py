@@ -226,7 +226,7 @@ def _interval(change: float, variance: float, freedom: float) -> Interval:
 
 def _is_of_time(place: Place) -> bool:
     first, second = place.kernels
-    if place.names[0] != place.names[1] or not first:
+    if place.names[0] != place.names[1] or not first or place.points[0].is_moved:
         return False
     return len(first) == len(second) and of_any_build(first) == of_any_build(second)
 

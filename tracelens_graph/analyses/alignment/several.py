@@ -19,7 +19,8 @@ from tracelens_graph.analyses.alignment.difference import (
 )
 from tracelens_graph.analyses.alignment.forest import Forest, Vocabulary, forest
 from tracelens_graph.analyses.alignment.host_work import HOST_TIMES, comparable, is_of_host
-from tracelens_graph.analyses.alignment.tables import module_of, op_of, percent
+from tracelens_graph.analyses.alignment.noise import Proof
+from tracelens_graph.analyses.alignment.tables import module_of, noise_of, op_of, percent
 from tracelens_graph.analyses.structure.layers import side_by_side
 from tracelens_graph.analyses.timeline.timeline import times_of
 from tracelens_graph.graph.arrays import distinct
@@ -82,6 +83,7 @@ DIFF_WITHIN = TableSchema(
 )
 
 
+WITHIN_NOISE = "no place changed by more than its noise"
 SPREAD = "spread"
 """In place of what differs: no structure is that of most, and the row compares the slowest with the fastest."""
 _LEAST = 3
@@ -162,18 +164,25 @@ def _run(difference: Diff, structures: Structures) -> dict[str, Any]:
 
 
 def most(difference: Diff, is_part: bool = False) -> tuple[str, str]:
-    """The place with the most of the change, and why it differs; empty where nothing changed.
+    """The place with the most of the change, and why it differs; no place where nothing changed by more than noise.
 
     Args:
         difference: two runs, or two parts of one.
         is_part: whether these are parts of one program, such as two layers.
     """
-    place = next(iter(difference.places), None)
-    if place is None or not place.change_ns:
+    changed = [place for place in difference.places if place.change_ns]
+    if not changed:
         return "", ""
     reasons = Reasons(difference, is_part)
     if (of_all := reasons.of_all) is not None:
         return f"{difference.change_ns / 1e6:+,.3f} ms in all", of_all
+    place = changed[0]
+    if not is_part:
+        proofs = noise_of(difference, list(map(reasons.of, difference.places))).proofs
+        shown = (one for one, proof in zip(difference.places, proofs, strict=True) if proof is not Proof.noise)
+        if (found := next((one for one in shown if one.change_ns), None)) is None:
+            return "", WITHIN_NOISE
+        place = found
     module = module_of(place)
     where = f"{place.change_ns / 1e6:+,.3f} ms {op_of(place)}" + (f" in {module}" if module else "")
     return where, reasons.of(place).text

@@ -68,13 +68,24 @@ def spread_of(side: Forest, place: Codes, places: int) -> Spread:
         place: place of each leaf.
         places: their number.
     """
-    core = side.window.core
     here, of = side.events, np.repeat(place, np.diff(side.first_event))
     if side.captured:
         ran = ~np.isin(here, [*side.captured])
         here, of = here[ran], of[ran]
-    rows, step = _with_other_steps(side, here)
-    events = _Events(core, rows, step, np.isin(rows, here))
+    return spread_of_events(side.window, here, of, places)
+
+
+def spread_of_events(w: Window, here: Rows, of: Codes, places: int) -> Spread:
+    """How much groups of GPU events of a window vary.
+
+    Args:
+        w: the window.
+        here: rows of GPU events, ascending.
+        of: group of each.
+        places: number of groups.
+    """
+    rows, step = _with_other_steps(w, here)
+    events = _Events(w.core, rows, step, np.isin(rows, here))
     at = np.searchsorted(events.rows, here)
     position, variance = events.position[at], events.variance[at]
     key, group = distinct(of * events.positions + position)
@@ -97,11 +108,11 @@ def spread_of(side: Forest, place: Codes, places: int) -> Spread:
     return Spread(mean, total(count**2 * own / steps) + shared / most, of_one + shared, freedom, most)
 
 
-def _with_other_steps(side: Forest, here: Rows) -> tuple[Rows, Codes]:
+def _with_other_steps(w: Window, here: Rows) -> tuple[Rows, Codes]:
     """Rows of the GPU events of all steps, ascending, and the step of each; only those given where they lie in none."""
-    core = side.window.core
+    core = w.core
     step = core.gpu_step[here]
-    if side.window.all_iterations is not None or not len(here) or (step < 0).any():
+    if w.all_iterations is not None or not len(here) or (step < 0).any():
         return here, np.zeros(len(here), np.int64)
     gpu = core.gpu_rows[core.gpu_step[core.gpu_rows] >= 0]
     steps, of = distinct(core.gpu_step[gpu])

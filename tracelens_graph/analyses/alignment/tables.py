@@ -136,11 +136,19 @@ def diff_tables(difference: Diff, with_noise: bool = True) -> dict[str, Table]:
     """
     reasons = Reasons(difference)
     why = [reasons.of(place) for place in difference.places]
-    noise = None
-    if with_noise:
-        noise = Noise(difference, np.array([one.reason in OTHER_ARGUMENTS for one in why], bool))
+    noise = noise_of(difference, why) if with_noise else None
     tables = totals_table(difference, noise), times_table(difference), places_table(difference, why, noise)
     return {table.name: table for table in tables}
+
+
+def noise_of(difference: Diff, why: Sequence[Why]) -> Noise:
+    """The intervals of a comparison.
+
+    Args:
+        difference: the comparison.
+        why: the reasons of its places, which show where arguments differ.
+    """
+    return Noise(difference, np.array([one.reason in OTHER_ARGUMENTS for one in why], bool))
 
 
 def totals_table(difference: Diff, noise: Noise | None = None) -> Table:

@@ -16,6 +16,7 @@ import numpy as np
 
 from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.critical_path import CriticalPath, causes_of, critical_path, steps_of
+from tracelens_graph.analyses.critical_path.meant import meant_by, names_of
 from tracelens_graph.analyses.critical_path.path_nodes import rank_of
 from tracelens_graph.analyses.critical_path.points import Edge, Role
 from tracelens_graph.analyses.critical_path.reduced import Given, ReducedCauses, kept_rank, own_causes, reach_of
@@ -149,8 +150,8 @@ def what_if(
             Host time and GPU work of theirs that take longer than on all other ranks take the median of these.
         scale: a part of the names of kernels, or a pattern with `*` -> how many times as long they take.
         remove: a part of the names of functions of the host: their time is gone; what they launch stays.
-        bandwidth: name or description of a process group, a kind of collectives, or `all` -> how many times as fast
-            these move data.
+        bandwidth: name or description of a process group, a kind of collectives, `all`, or ranks of a link (`2->4`,
+            `4-7`, `rank3`, `host1`; see `meant_by`) -> how many times as fast these move data.
         overlap: kind of collectives for which no computation waits.
         matched: which collectives of the ranks are one; by default they are matched.
 
@@ -354,7 +355,10 @@ class _Changes:
             self.words.append(f"{kind or 'collectives'} {factor:g} times as fast")
 
     def speed_up_group(self, group: str, factor: float) -> None:
-        self._speed_up({group: factor}, lambda name, one: name == "all" or name in _names_of(one), _names_of)
+        m = self._causes.matched
+        host_of = {} if m is None else {one.rank: host for one, host in zip(m.ranks, m.hosts, strict=True)}
+        is_meant = meant_by(group, {rank: host for rank, host in host_of.items() if rank is not None})
+        self._speed_up({group: factor}, lambda _, one: is_meant(one), names_of)
         self.words.append(f"bandwidth of {group} {factor:g} times as high")
 
     def _speed_up(
@@ -386,7 +390,7 @@ class _Changes:
                 self._factor[edges[fits]] *= _checked(factor)
                 found[kind] += int(fits.sum())
         for kind, count in found.items():
-            self._look("collectives", kind, count, kinds)
+            self._look("collectives", kind, count, sorted(kinds))
         if not causes.is_whole[causes.after[self.edges]].all():
             self.notes.append(
                 "of collectives of which ranks are not in the set, what they take longer than their shortest equal "
@@ -417,7 +421,7 @@ class _Changes:
             known.update(core.names[one] for one in np.unique(code).tolist())
             self._factor[runs[of[meant]]] /= _checked(factor)
             count += int(meant.sum())
-        self._look("scale", name, count, known)
+        self._look("scale", name, count, sorted(known))
         self.words.append(f"kernels {name} {factor:g} times as long")
 
     def remove(self, name: str) -> None:
@@ -466,7 +470,7 @@ class _Changes:
                     else:
                         self._gone[edge] = NO_CAUSE
                     count += 1
-        self._look("overlap", kind, count, kinds)
+        self._look("overlap", kind, count, sorted(kinds))
         self.words.append(f"no computation waits for {kind}")
 
     def repair(self, rank: int | str | Sequence[int | str]) -> None:
@@ -523,10 +527,6 @@ class _Changes:
 
 
 _SEVERAL = re.compile(r"(stage|host)[:_ ]?(\d{1,6})")
-
-
-def _names_of(one: Collective) -> tuple[str, ...]:
-    return tuple(name for name in (one.group, one.group_description, one.kind) if name)
 
 
 def name_filter(text: str) -> Callable[[str], bool]:

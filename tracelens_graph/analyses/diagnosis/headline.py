@@ -484,7 +484,7 @@ def _left_out(account: Account) -> str:
     """What is not judged, as the end of a line."""
     if not account.cut_off_ns:
         return ""
-    return f"; the first {shown_ms(account.cut_off_ns)} are left out: they end with work launched before them"
+    return f"; left out: {shown_ms(account.cut_off_ns)} of waiting before that, for work launched earlier"
 
 
 def _shares(account: Account) -> dict[str, int | float | str]:

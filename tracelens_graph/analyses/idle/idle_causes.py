@@ -76,7 +76,7 @@ def idle_causes(g: Core | Window) -> Table:
 
     Returns:
         One row per cause with its gaps, its time, the longest example and the call that it is due to most, which is
-        that of the findings of a report; those without a known cause last.
+        that of the findings of a report; the cause with most time first.
     """
     w = window_of(g)
     idle, c = idle_parts(w), w.core.columns
@@ -84,7 +84,7 @@ def idle_causes(g: Core | Window) -> Table:
     total = int(sums.sum())
     records: list[dict[str, Any]] = []
     between = are_between_steps(w.core, idle.row, idle.ended)
-    for number in sorted(np.flatnonzero(sums).tolist(), key=lambda n: (n in UNKNOWN, -sums[n])):
+    for number in sorted(np.flatnonzero(sums).tolist(), key=lambda n: -sums[n]):
         cause, part, time = Cause(number), idle.parts[number], int(sums[number])
         longest = int(part.argmax())
         found = blame(w.core, idle, np.arange(len(idle.row)), (cause,))
@@ -106,6 +106,8 @@ def idle_causes(g: Core | Window) -> Table:
             "meaning": CAUSE_MEANING[cause],
         })  # fmt: skip
     notes = unlinked_notes(w, left_out=False)
+    if records and Cause[records[0]["cause"]] in UNKNOWN:
+        notes = [*notes, "{cause}: {meaning}".format(**records[0])]
     if len(w.gpu_rows) and not total:
         notes = [*notes, "the GPU was never idle"]
     notes = [*notes, *lost_notes(w)]

@@ -10,6 +10,7 @@ import numpy as np
 from tracelens_graph.analyses.shared.gpu_work import percent
 from tracelens_graph.analyses.shared.grouping import Cells, group_by
 from tracelens_graph.analyses.shared.levels import END_US, POINTS, START_US, Levels, edges_of, stretches
+from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.columns import Columns
@@ -196,6 +197,8 @@ def queue_length(g: Core | Window, capacity: int = CAPACITY, points: int = POINT
 
 
 def _notes(w: Window) -> list[str]:
+    if not len(w.gpu_rows):
+        return unlinked_notes(w, left_out=True)
     lone = len(w.gpu_rows) - len(w.linked_gpu_rows)
     of = f"{lone:,} of {len(w.gpu_rows):,} GPU events have no launch in the trace"
     return [f"{of}: no queue shows them"] if lone else []

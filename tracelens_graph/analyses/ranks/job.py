@@ -90,7 +90,7 @@ class Job:
             evidence = self.matched.comparable
             is_all = evidence is self.matched
             arrivals = (self.table("late_arrivals") if is_all else self._late_arrivals(self._whole, evidence)).records()
-        return lateness(self.figures, arrivals, self.links.delay_ns, self.slowdown if self.is_replayed else None)
+        return lateness(self.figures, arrivals, self.links, self.slowdown if self.is_replayed else None)
 
     @cached_property
     def _causes(self) -> Causes | None:

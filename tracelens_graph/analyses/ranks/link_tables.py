@@ -37,7 +37,7 @@ RANK_LINKS = TableSchema(
         "ranks": Column("ranks of the group; of hosts and switches those of each of its links"),
         "hosts": Column("hosts of these ranks; absent where not known"),
         "count": Column.count("collectives", heading="count"),
-        "message": Column.text("the size of the message for people", heading="message"),
+        "message": Column.text("the size of the message for people", heading="message", drop_priority=0),
         "latency_us": Column(
             "median of the shortest duration on any rank, each scaled to the message of this row: communication "
             "without waiting",
@@ -93,7 +93,8 @@ def rank_links(figures: Figures, links: Links) -> Table:
     rows = []
     for one in links.all:
         ends = links.numbers(one.places) if one.is_pair else (None, None)
-        rows.append(_row("pair" if one.is_pair else "group", links.name_of(one), [one], *ends))
+        name = links.name_of(one).removeprefix("group of ")
+        rows.append(_row("pair" if one.is_pair else "group", name, [one], *ends))
     for level, plural, of in (("host", "hosts", m.hosts), ("switch", "switches", links.switches)):
         alike: dict[tuple[Hashable, ...], list[Link]] = {}
         for one in links.all:
@@ -192,8 +193,12 @@ def _line(figures: Figures, slow: SlowLinks) -> str:
         rates = f"{bus:.3g} against {theirs:.3g} GB/s on the bus"
     unknown = "; hosts are not known: it may be the one that leaves a host" if worst.hosts is None else ""
     others = f"{worst.others:,} other link{'s' * (worst.others > 1)}"
+    own = len(worst.collectives)
+    count = f"{own:,} collective{'s' * (own > 1)}"
+    in_all = f"adds up to {shown_ms(slow.excess_ns)} in all"
+    if number > own:
+        in_all += f", in {number:,} of all kinds and sizes"
     return (
         f"{_called(slow)}: {worst.kind} of {shown_bytes(worst.size)} takes {worst.factor:.1f} times as long "
-        f"as on {others} of equal kind and size ({rates}, {number:,} collective{'s' * (number > 1)}); adds "
-        f"{shown_ms(slow.excess_ns)} in all{unknown}"
+        f"as on {others} of equal kind and size ({rates}, {count}); {in_all}{unknown}"
     )

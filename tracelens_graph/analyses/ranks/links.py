@@ -106,6 +106,7 @@ class SlowLinks:
         links: those that are slow, the worst first.
         of: number of links that it has, and that were compared.
         excess_ns: how much longer their collectives took than those of the others, summed.
+        edit: what `what_if(..., bandwidth=...)` calls them.
     """
 
     level: str
@@ -113,6 +114,7 @@ class SlowLinks:
     links: Sequence[Link]
     of: int
     excess_ns: float
+    edit: str
 
 
 class _Alike(NamedTuple):
@@ -310,6 +312,7 @@ class Links:
                 SlowLinks(
                     cause.level, self._named(cause.level, cause.which), links,
                     len({one.places for one in having[cause]}), sum(one.excess_ns for one in links),
+                    self._edit(cause, links[0]),
                 )
             )  # fmt: skip
         return sorted(found, key=lambda one: -one.excess_ns)
@@ -419,6 +422,16 @@ class Links:
     def joined(self, level: str, numbers: Collection[int]) -> str:
         """What to call some hosts, or switches, by their numbers."""
         return " and ".join(self._named(level, (number,)) for number in sorted(numbers))
+
+    def _edit(self, cause: Cause, worst: Link) -> str:
+        """What a change of bandwidth calls slow links; of those that it has no word for the worst one."""
+        way, _, level = cause.level.rpartition(" ")
+        if level in ("host", "rank"):
+            name = level + (str(cause.which[0]) if level == "host" else self.rank_name(cause.which[0]))
+            return {"from": f"{name}->", "into": f"->{name}"}.get(way, name)
+        if worst.is_pair and level == "pair":
+            return "->".join(map(self.rank_name, worst.places))
+        return self._listed(worst.places).replace(" ", "")
 
     def _listed(self, places: Sequence[int]) -> str:
         numbers = [self._m.ranks[place].rank for place in places]

@@ -198,6 +198,7 @@ class RankCollectives:
         part: what part of the trace was looked at; empty for all of it.
         damage: what of its file was repaired or lost; empty if it is sound.
         switch: what the names of hosts at one switch share, None where not known.
+        lacks: why it has nothing of the part that was asked for, such as a step; all of it is there then.
     """
 
     name: str
@@ -215,6 +216,7 @@ class RankCollectives:
     part: str = ""
     damage: str = ""
     switch: str | None = None
+    lacks: str = ""
 
     @property
     def has_gpu_work(self) -> bool:
@@ -337,8 +339,16 @@ class ReadRank:
         """What a graph leaves; None for a profile of JAX, whose devices only all hosts together number."""
         if core.framework.devices_are_ranks:
             return None
-        windows = [whole_window(core), *([] if self.part is None else [self.part(core)])]
-        return tuple(RankCollectives.of(TraceMember(w, "")) for w in windows)
+        whole = TraceMember(whole_window(core), "")
+        return (RankCollectives.of(whole), *([] if self.part is None else [self._part_of(whole)]))
+
+    def _part_of(self, trace: TraceMember) -> RankCollectives:
+        """What a trace took part in, in the part that was asked for."""
+        try:
+            w = trace.window if self.part is None else self.part(trace.core)
+        except AnalysisError as error:
+            return replace(RankCollectives.of(trace), lacks=str(error))
+        return RankCollectives.of(replace(trace, graph=w))
 
     def shared(self, left: tuple[RankCollectives, ...]) -> tuple[RankCollectives, ...]:
         """The same, with what other ranks left, too, held once."""
@@ -352,15 +362,14 @@ class ReadRank:
         )
 
     def parts_of(self, traces: TraceSet) -> list[RankCollectives]:
-        """What each trace took part in, in the part that was asked for."""
+        """What each trace took part in, in the part that was asked for; `lacks` says of which there is none."""
         found = []
         for one in traces:
             if isinstance(one.graph, Deferred):
                 part = one.graph.left[-1]
                 found.append(replace(part, name=one.name, rank=one.rank, offset_ns=one.offset_ns))
             else:
-                w = one.window if self.part is None else self.part(one.core)
-                found.append(RankCollectives.of(replace(one, graph=w)))
+                found.append(self._part_of(one))
         return found
 
 

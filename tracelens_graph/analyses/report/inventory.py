@@ -16,7 +16,7 @@ from tracelens_graph.graph.arrays import distinct_pairs, is_kind, positions_by
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.info import OLD_MEMORY, UNREADABLE
+from tracelens_graph.graph.info import OLD_MEMORY, UNREADABLE, version_text
 from tracelens_graph.graph.intervals import union_length
 from tracelens_graph.graph.iterations import is_of_server
 from tracelens_graph.graph.traversals import rows_of_kind
@@ -149,18 +149,9 @@ def _software(g: Core) -> Table:
     found = {key: metadata[key] for key in sorted(metadata) if key.endswith("_version")}
     if (nccl := (metadata.get("distributedInfo") or {}).get("nccl_version")) is not None:
         found.setdefault("nccl_version", nccl)
-    rows = [(key.removesuffix("_version"), _version(key, value)) for key, value in found.items()]
+    rows = [(key.removesuffix("_version"), version_text(key, value)) for key, value in found.items()]
     about = {"software": Column("what the file names a version of"), "version": Column("the version, decoded")}
     return _table("software", "Software", rows, about)
-
-
-def _version(key: str, value: Any) -> str:
-    """CUDA writes 12040 for 12.4, HIP 60443483 for 6.4.43483."""
-    if isinstance(value, int) and key.startswith("cuda_"):
-        return f"{value // 1000}.{value % 1000 // 10}"
-    if isinstance(value, int) and key.startswith("hip_"):
-        return f"{value // 10**7}.{value // 10**5 % 100}.{value % 10**5}"
-    return str(value)
 
 
 def _devices(g: Core) -> Table:

@@ -45,8 +45,8 @@ PHASE_TABLE = TableSchema(
         "busy_ms": Column.total("time in which any of its GPU events runs", "ms", drop_priority=2),
         "idle_percent": Column("part of device_ms in which no GPU event runs", "%", heading="idle %", drop_priority=-1),
         "gap_ms": Column.total(
-            "idle time of the GPU between work of another iteration, or of none, and that of this phase", "ms",
-            "gaps ms", drop_priority=1,
+            "idle time of the GPU between work of another iteration, or of none, and that of this phase; absent where "
+            "there is one iteration alone", "ms", "gaps ms", drop_priority=1,
         ),
         "padding_percent": Column(
             "places of captured batches that are empty, where they are known", "%", heading="padding %",
@@ -163,14 +163,17 @@ def phases(g: Core | Window) -> Table:
             "gpu_sum_ms": sums[at],
             "busy_ms": busy_ms[at],
             "idle_percent": 100 * _rate(device - float(busy[:-1][inside].sum()), device),
-            "gap_ms": float(served.gap_ns[mine].sum()) / 1e6,
+            "gap_ms": float(served.gap_ns[mine].sum()) / 1e6 if len(served) > 1 or phase == BETWEEN else None,
             "padding_percent": 100 * _rate(_sum(padding), _sum(captured[np.isfinite(padding)])),
             "attention_percent": sum(one["percent"] for one in tops[at] if "ttention" in one["name"]),
             "top_categories": tops[at][:_NAMED],
         })  # fmt: skip
     if not sums[-1]:
         records.pop()
-    return PHASE_TABLE.of_records(records, title, [f"iterations are {served.found.source}"])
+    notes = [f"iterations are {served.found.source}"]
+    if len(served) == 1:
+        notes.append("there is one iteration, so nothing is known of what lies between iterations")
+    return PHASE_TABLE.of_records(records, title, notes)
 
 
 def _top_categories(w: Window, of: np.ndarray, groups: int) -> list[list[dict[str, Any]]]:

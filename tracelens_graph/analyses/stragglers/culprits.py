@@ -125,8 +125,9 @@ def proven(found: Sequence[Culprit], even: Slowdown, figures: Figures) -> list[C
     kept: list[Culprit] = []
     for one in found:
         if places := _costly(one, even):
-            who = one.who if places == one.places else called(m, places, one.moves, shared)
-            kept.append(replace(one, places=places, who=who, cost_ns=even.cost_ns(places)))
+            moves = one.moves and len(places) > 1
+            who = one.who if places == one.places else called(m, places, moves, shared)
+            kept.append(replace(one, places=places, who=who, moves=moves, cost_ns=even.cost_ns(places)))
     known = {place for one in kept for place in one.places}
     more: dict[tuple[str, str], list[int]] = defaultdict(list)
     for place in sorted(even.culprits):
@@ -135,6 +136,12 @@ def proven(found: Sequence[Culprit], even: Slowdown, figures: Figures) -> list[C
             more[reason, "" if reason in GPU_REASONS else what.partition(",")[0]].append(place)
     steps = tuple(sorted({step for step in figures.step if step is not None}))
     for (reason, _), slow in more.items():
+        like = next((at for at, one in enumerate(kept) if one.reason == reason in GPU_REASONS and not one.moves), None)
+        if like is not None:
+            places = tuple(sorted({*kept[like].places, *slow}))
+            who = called(m, places, False, shared)
+            kept[like] = replace(kept[like], places=places, who=who, cost_ns=even.cost_ns(places))
+            continue
         cost = even.cost_ns(slow)
         worst = max(slow, key=lambda place: even.workers[place])
         kept.append(
@@ -147,9 +154,9 @@ def proven(found: Sequence[Culprit], even: Slowdown, figures: Figures) -> list[C
 
 
 def _costly(one: Culprit, even: Slowdown) -> tuple[int, ...]:
-    """The places of a culprit that cost the job something; all if they do so only together, else none."""
+    """The places of a culprit that cost the job something; all if their host does so only together, else none."""
+    if one.reason in GPU_REASONS:
+        return tuple(place for place in one.places if even.alone([place]) >= even.by_chance and even.why(place)[0])
     kind = "host" if one.reason in _OF_HOST else None
-    least = LEAST_COST if kind else even.by_chance
-    is_in_turn = one.moves and one.reason not in GPU_REASONS
-    places = () if is_in_turn else tuple(place for place in one.places if even.alone([place], kind) >= least)
-    return places or (one.places if even.alone(one.places, kind) >= least else ())
+    places = () if one.moves else tuple(place for place in one.places if even.alone([place], kind) >= LEAST_COST)
+    return places or (one.places if even.alone(one.places, kind) >= LEAST_COST else ())

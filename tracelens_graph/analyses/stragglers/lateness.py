@@ -16,6 +16,7 @@ import numpy as np
 
 from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
 from tracelens_graph.analyses.ranks.figures import NOISE, Figures, held_up_by, later_by
+from tracelens_graph.analyses.ranks.links import Links
 from tracelens_graph.analyses.ranks.matched_collectives import ALONE, MatchedCollectives
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
 from tracelens_graph.analyses.stragglers.culprits import Culprit, proven
@@ -85,7 +86,7 @@ class _Late:
 def lateness(
     figures: Figures,
     arrivals: Sequence[Mapping[str, Any]] | None = None,
-    by_links_ns: Ns | None = None,
+    links: Links | None = None,
     even: Slowdown | None = None,
 ) -> Lateness | None:
     """Who makes the others wait.
@@ -96,7 +97,7 @@ def lateness(
         figures: what each collective cost.
         arrivals: rows of `late_arrivals` of these collectives, as far as clocks can be compared; None where no reasons
             are known. Then the ranks that came last with most delay are late, unless most ranks do.
-        by_links_ns: how much later each part of a collective began for slow links, which is no fault of its rank.
+        links: the links of the job: what a slow one delays is no fault of a rank.
         even: the job against its ideal, where a replay is to show what each culprit costs.
 
     Returns:
@@ -121,8 +122,8 @@ def lateness(
         arrivals = None if arrivals is None else [row for row in arrivals if row["reason"] in _OF_ITSELF]
         if not len(m):
             return Lateness((), None, (f"no rank is proven late: {apart}", *files))
-    delay_ns = np.zeros(len(m.parts), np.int64) if by_links_ns is None else by_links_ns
-    held_up = held_up_by(m, later_by(m, m.start_ns - delay_ns))
+    delay_ns = np.zeros(len(m.parts), np.int64) if links is None else links.delay_ns
+    held_up = held_up_by(m, later_by(m, m.start_ns - delay_ns)) if links is None or unknown else links.held_up_ns
     least = figures.chance_ns * (UNPROVEN if even is None else 1)
     found = _without_reasons(figures, held_up) if arrivals is None else _with_reasons(m, arrivals, delay_ns, least)
     grouped = list(_grouped(figures, found))
@@ -313,7 +314,8 @@ def odd_files(figures: Figures) -> list[str]:
             missing[rank] += rank not in there
     gone = sorted(rank for rank, count in missing.items() if count and rank not in place_of)
     if gone:
-        lines.append(f"no file of rank{'s' * (len(gone) > 1)} {ranges(gone, ' and ')}")
+        who = f"rank{'s' * (len(gone) > 1)} {ranges(gone, ' and ')}"
+        lines.append(f"nothing of {who} in {m.part}, or no file" if m.whole is not m else f"no file of {who}")
     short = [
         f"{titles[place_of[rank]]} ({count:,})" for rank, count in sorted(missing.items())
         if count and rank in place_of and place_of[rank] not in foreign and not m.ranks[place_of[rank]].damage

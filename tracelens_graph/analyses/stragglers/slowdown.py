@@ -36,7 +36,7 @@ SLOWEST_SHARE = 0.03
 WORTH_A_REASON = 0.01
 """Excess from which a slowdown is explained."""
 
-SPREADS, USUAL_SHARE = 4.0, 0.75
+SPREADS, USUAL_SHARE = 3.0, 0.75
 """A worker stands out by so many standard deviations of the others, and by this share of their excess."""
 
 LEAST_SHARE = 1 / 3
@@ -202,7 +202,7 @@ class Slowdown:
     def _line(self) -> str:
         text = f"slowdown: {self.job:.2f} times the ideal job, in which ranks have even work"
         found = self.culprits
-        if self.job < 1 + WORTH_A_REASON or not found:
+        if self.job < 1 + WORTH_A_REASON or not (found or (found := self._behind_links)):
             return text
         stage = self._stage_of(found)
         names = [f"{self.work.workers[at]} alone {self.workers[at]:.2f}" for at in found[:3]]
@@ -216,6 +216,14 @@ class Slowdown:
             return f"{text}; slow transfers of {kind} alone {self.types.get(kind, self.job):.2f}"
         because = f": {in_words(reason, what)}" if reason else ""
         return f"{text}; {', '.join(names)}{more}{because}"
+
+    @property
+    def _behind_links(self) -> list[int]:
+        """The slowest worker, where it is so for transfers of a kind that account for most of the excess."""
+        worst = int(np.argmax(self.workers))
+        reason, what = self.why(worst)
+        excess = self.types.get(what.partition(":")[0], 1.0) - 1
+        return [worst] if reason == LINK and 2 * excess >= self.job - 1 else []
 
     def _stage_of(self, workers: Sequence[int]) -> int | None:
         """The stage whose workers these are, all of several; None for any others."""

@@ -1,0 +1,92 @@
+"""A trace that repeats its program without steps that mark it: one repetition stands for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import gcd, log
+
+import numpy as np
+
+from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.graph.window import Window
+from tracelens_graph.schema import Kind
+from tracelens_graph.utils.arrays import Rows
+
+_MOST = 1000
+"""Repetitions that are looked for, at most."""
+_ALIKE = 0.99
+"""Share of kernels that must be those of one repetition before: layers repeat, too, but not what is around them."""
+
+
+REPETITION = "repetition"
+"""What the title of a window holds that is one of several repetitions."""
+
+
+def one_repetition(windows: tuple[Window, Window], steps: Sequence[tuple[Window, int] | None]) -> tuple[Window, Window]:
+    """Of two windows one repetition each, that of median GPU time, where one repeats its program more often.
+
+    They stay as they are unless their GPU times are nearer to each other then: of one that computes nothing but equal
+    layers, no layer is taken for the program.
+
+    Args:
+        windows: the windows.
+        steps: of each that has steps one of them, and how many there are.
+    """
+    found = []
+    for window, step in zip(windows, steps, strict=True):
+        if step is None:
+            kernels = _in_order(window)
+            times = _repetitions(window, kernels)
+            step = _median(window, kernels, times), times
+        found.append(step)
+    (first, one), (second, other) = found
+    if one == other or _ratio(first, second) >= _ratio(*windows):
+        return windows
+    return first, second
+
+
+def _in_order(w: Window) -> Rows:
+    """Kernels in the order of their launches, without a launch in that of their starts."""
+    c, rows = w.core.columns, w.gpu_rows
+    rows = rows[c.kind[rows] == Kind.Kernel]
+    launch = np.where(c.parent[rows] >= 0, c.parent[rows], rows)
+    found: Rows = rows[np.lexsort((c.start_ns[rows], c.start_ns[launch]))]
+    return found
+
+
+def _repetitions(w: Window, kernels: Rows) -> int:
+    """How often a window does the same; 1 where it does not repeat anything as a whole."""
+    name, code = distinct(w.core.columns.name[kernels])
+    number = gcd(*np.bincount(code, minlength=len(name)).tolist()) if len(name) > 1 else 1
+    for times in range(min(number, _MOST), 1, -1):
+        size = len(kernels) // times
+        if number % times == 0 and (code[size:] == code[:-size]).mean() >= _ALIKE:
+            return times
+    return 1
+
+
+def _median(w: Window, kernels: Rows, times: int) -> Window:
+    """The repetition of median GPU time."""
+    if times == 1:
+        return w
+    c = w.core.columns
+    size = len(kernels) // times
+    launch = np.where(c.parent[kernels] >= 0, c.parent[kernels], kernels)
+    # A repetition ends with its last launch: the calls behind it lead to the next.
+    ends = c.start_ns[launch[size - 1 :: size]][:-1]
+    rows = np.flatnonzero(w.holds(np.arange(len(c))))
+    of = np.full(len(c), -1, np.int64)
+    of[rows] = np.searchsorted(ends, c.start_ns[rows])
+    gpu = w.gpu_rows
+    of[gpu] = np.searchsorted(ends, c.start_ns[np.where(c.parent[gpu] >= 0, c.parent[gpu], gpu)])
+    of[kernels] = np.arange(len(kernels)) // size
+    ns = sum_by_group(of[gpu], c.dur_ns[gpu], times)
+    chosen = int(np.argsort(ns, kind="stable")[(times - 1) // 2])
+    return w.narrowed(of == chosen, f"{REPETITION} {chosen + 1:,} of {times:,} of its program, the median of GPU time")
+
+
+def _ratio(a: Window, b: Window) -> float:
+    """How far the GPU times of two windows are apart."""
+    first, second = (max(int(w.core.columns.dur_ns[w.gpu_rows].sum()), 1) for w in (a, b))
+    return abs(log(first / second))

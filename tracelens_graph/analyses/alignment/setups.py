@@ -1,0 +1,200 @@
+"""What differs between two recordings beside the program: device, sizes, software, options; what that forbids."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tracelens_graph.analyses.alignment.difference import Diff
+from tracelens_graph.analyses.alignment.forest import Forest
+from tracelens_graph.graph.classes import normal_name
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.info import version_text
+from tracelens_graph.graph.window import Window
+from tracelens_graph.schema import Kind
+
+_RECORDED = re.compile(r".*(clock|power|batch_size|input_length|repo_id|model_name|dtype).*", re.IGNORECASE)
+"""Keys of a file, or of what it says of a device, that describe the run: their values are compared."""
+_OPTIONS = {"with_stack": "Python stacks", "profile_memory": "memory events", "with_flops": "FLOPs"}
+"""Options of the profiler that cost time of the host, by their keys -> what they record."""
+_SIZES = 0.5
+"""Share of the time of matched work from which on other sizes of its arguments are those of the run."""
+_SHORT = 76
+"""Characters of both lines together that make one."""
+_LONGEST = 98
+"""Characters of a line; what has no room is counted."""
+
+
+class Unlike(NamedTuple):
+    """Something that differs between two recordings, and what may not be concluded because of it; "" for nothing."""
+
+    what: str
+    forbids: str = ""
+
+
+def setup_lines(difference: Diff) -> list[str]:
+    """What differs between two recordings beside the program, and what may not be concluded; at most two lines."""
+    found = list(unlike(difference))
+    if not found:
+        return []
+    forbidden = list(dict.fromkeys(one.forbids for one in found if one.forbids))
+    what = _line("Unlike", [one.what for one in found])
+    if not forbidden:
+        return [what]
+    so = _line("So", forbidden)
+    return [f"{what}. {so}"] if len(what) + len(so) <= _SHORT else [what, so]
+
+
+def unlike(difference: Diff) -> Iterator[Unlike]:
+    """What differs between two recordings beside the program, the gravest first."""
+    windows, sides = (difference.a, difference.b), difference.alignment.sides
+    a, b = (window.core for window in windows)
+    models = [_model(side) for side in sides]
+    if all(models) and not any(model in _classes(side) for model, side in zip(models, sides[::-1], strict=True)):
+        yield Unlike(f"models {models[0]} -> {models[1]}", "places pair work of other models")
+    devices = [_devices(core) for core in (a, b)]
+    if all(devices) and devices[0] != devices[1]:
+        yield Unlike("GPUs", "times of kernels show no regression")
+    yield from _of_recorded(a, b)
+    if text := _sizes(difference):
+        yield Unlike(text, "times are not of equal work (other sizes)")
+    worlds = [core.info.world_size for core in (a, b)]
+    if all(worlds) and worlds[0] != worlds[1]:
+        yield Unlike(f"ranks {worlds[0]:,} -> {worlds[1]:,}", "collectives and work of a rank differ by its job")
+    steps = [len(window.rows_of_kind(Kind.Step)) for window in windows]
+    if all(steps) and steps[0] != steps[1]:
+        yield Unlike(f"steps {steps[0]:,} -> {steps[1]:,}", "times are of other numbers of steps")
+    yield from _of_software(a, b)
+    yield from _of_recording(difference.names, windows)
+
+
+def _line(label: str, parts: list[str]) -> str:
+    """As many parts as one line has room for, the first in any case."""
+    for number in range(len(parts), 0, -1):
+        rest = f"; {len(parts) - number} more" if number < len(parts) else ""
+        line = f"{label}: {'; '.join(parts[:number])}{rest}"
+        if len(line) <= _LONGEST:
+            break
+    return line
+
+
+def _model(side: Forest) -> str:
+    """Class of the outermost module around most of the GPU time; "" where most has none."""
+    core = side.window.core
+    top = np.full(len(side.parent), -1, np.int64)
+    for here in side.levels[1:]:
+        is_module = core.columns.kind[side.row[here]] == Kind.Module
+        above = top[side.parent[here]]
+        top[here] = np.where((above < 0) & is_module, here, above)
+    ns: Counter[int] = Counter()
+    for node, time in zip(top[side.leaf_parent].tolist(), side.ns.tolist(), strict=True):
+        ns[node] += time
+    classes: Counter[str] = Counter()
+    for node, time in ns.items():
+        classes[_class(side, node) if node >= 0 else ""] += time
+    return classes.most_common(1)[0][0] if classes else ""
+
+
+def _class(side: Forest, node: int) -> str:
+    core = side.window.core
+    name = normal_name(Kind.Module, core.names[core.columns.name[side.row[node]]])
+    return name.removeprefix("nn.Module: ")
+
+
+def _classes(side: Forest) -> set[str]:
+    """Classes of all modules of a side."""
+    nodes = np.flatnonzero(side.row >= 0)
+    kinds = side.window.core.columns.kind[side.row[nodes]]
+    return {_class(side, node) for node in nodes[kinds == Kind.Module].tolist()}
+
+
+def _devices(core: Core) -> set[str]:
+    return {str(one["name"]) for one in _described(core) if one.get("name")}
+
+
+def _described(core: Core) -> list[Mapping[str, Any]]:
+    """What a file says of each device."""
+    listed = core.info.metadata.get("deviceProperties")
+    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+
+
+def _of_recorded(a: Core, b: Core) -> Iterator[Unlike]:
+    """Clocks, power, batch and models that files name, by key."""
+    first, second = (
+        dict(_scalars(core.info.metadata)) | {key: text for one in _described(core)[:1] for key, text in _scalars(one)}
+        for core in (a, b)
+    )
+    for key in first:
+        if key in second and first[key] != second[key]:
+            is_of_device = re.search("clock|power", key, re.IGNORECASE)
+            forbids = "times of kernels show no regression" if is_of_device else "work may differ"
+            yield Unlike(f"{key} {first[key]} -> {second[key]}", forbids)
+
+
+def _scalars(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Values by the keys that describe a run, at any depth."""
+    todo = [values]
+    while todo:
+        for key, value in todo.pop().items():
+            if isinstance(value, dict):
+                todo.append(value)
+            elif isinstance(value, str | int | float) and _RECORDED.fullmatch(str(key)):
+                yield str(key), str(value)
+
+
+def _sizes(difference: Diff) -> str:
+    """Other sizes of the arguments of most matched work: those of the longest op."""
+    a, b = difference.alignment.sides
+    here = np.flatnonzero(difference.alignment.leaves[0] >= 0)
+    there = difference.alignment.leaves[0][here]
+    known = (a.leaf_dims[here] > 0) & (b.leaf_dims[there] > 0)
+    here, there = here[known], there[known]
+    differs = a.leaf_dims[here] != b.leaf_dims[there]
+    if not differs.any() or a.ns[here[differs]].sum() < _SIZES * a.ns[here].sum():
+        return ""
+    at = int(np.argmax(np.where(differs, a.ns[here], -1)))
+    first, second = (_dims(side, int(leaf)) for side, leaf in ((a, here[at]), (b, there[at])))
+    return f"sizes, as {first} -> {second}" if max(len(first), len(second)) <= _LONGEST // 4 else "sizes of arguments"
+
+
+def _dims(side: Forest, leaf: int) -> str:
+    """Dims of the first argument of the op that launched a leaf."""
+    core = side.window.core
+    text = core.argsets[core.columns.argset[side.row[side.leaf_parent[leaf]]]][0]
+    match = re.search(r"\[[\d, ]+\]", text)
+    return match[0] if match else text
+
+
+def _of_software(a: Core, b: Core) -> Iterator[Unlike]:
+    first, second = ({k: v for k, v in core.info.metadata.items() if k.endswith("_version")} for core in (a, b))
+    for key in first:
+        texts = [version_text(key, versions.get(key)) for versions in (first, second)]
+        if key in second and texts[0] != texts[1]:
+            yield Unlike(f"{key.removesuffix('_version').replace('_', ' ')} {texts[0]} -> {texts[1]}")
+
+
+def _of_recording(names: tuple[str, str], windows: tuple[Window, Window]) -> Iterator[Unlike]:
+    """What only one side recorded."""
+    shapes, stacks = ([held(window) for window in windows] for held in (_has_shapes, _has_stacks))
+    if shapes[0] != shapes[1]:
+        yield Unlike(f"shapes only in {names[shapes[1]]}", "other sizes of arguments would not be seen")
+    if stacks[0] != stacks[1]:
+        yield Unlike(f"Python stacks only in {names[stacks[1]]}", "idle time is not comparable (stacks slow the host)")
+    for key, what in _OPTIONS.items():
+        values = [bool(window.core.info.metadata.get(key)) for window in windows]
+        is_known = any(key in window.core.info.metadata for window in windows)
+        if is_known and values[0] != values[1] and not (key == "with_stack" and stacks[0] != stacks[1]):
+            yield Unlike(f"{what} only in {names[values[1]]}", "idle time may differ by what was recorded")
+
+
+def _has_shapes(window: Window) -> bool:
+    ops = window.rows_of_kind(Kind.Op)
+    return bool((window.core.columns.argset[ops] >= 0).any())
+
+
+def _has_stacks(window: Window) -> bool:
+    return len(window.rows_of_kind(Kind.PythonFunction, Kind.Module)) > 0
