@@ -91,6 +91,11 @@ KNOWN: dict[str, dict[str, Any]] = {
         "tile_m": 256, "tile_n": 64, "tile_k": 16, "stages": 4, "transposes": "NT", "instruction_m": 16,
         "instruction_n": 8, "instruction_k": 8, "arch": "sm80",
     },
+    "cutlass_75_tensorop_fp16_s1688gemm_fp16_256x128_nn_align1": {
+        "family": "CUTLASS", "operation": "gemm", "dtype": "fp16", "out_dtype": "fp16", "compute_dtype": "fp32",
+        "tile_m": 256, "tile_n": 128, "transposes": "NN", "instruction_m": 16, "instruction_n": 8, "instruction_k": 8,
+        "arch": "sm75",
+    },
     "void cutlass_cudnn_infer::Kernel<cutlass_tensorop_s1688dgrad_optimized_tf32_64x128_32x3_nhwc_align4>(Params)": {
         "family": "cuDNN", "operation": "dgrad", "dtype": "tf32", "out_dtype": "fp32", "compute_dtype": "fp32",
         "tile_m": 64, "tile_n": 128, "tile_k": 32, "stages": 3, "layout": "nhwc", "instruction_m": 16,

@@ -169,8 +169,8 @@ class Recording:
             return
         at = min(event["ts"] for event in every)
         for event in [event for work in reversed(works) for event in work]:
-            event["ts"], at = at, at + event["dur"]
-            self._before[id(event)] = (event["ts"], at, None)
+            self.place(event, at)
+            at = _end(event)
 
     def rename(self, pattern: str, by: str, events: Iterable[Event] | None = None) -> int:
         """Another name, part by part; how many events have it."""
@@ -188,6 +188,11 @@ class Recording:
         return self._next
 
     # -- edits of the GPU ----------------------------------------------------------------------------------------
+
+    def place(self, event: Event, at: float, us: float | None = None) -> None:
+        """A GPU event begins at another time, among what runs there, and holds up others for so long."""
+        event["ts"] = at
+        self._before[id(event)] = (at, at + (event["dur"] if us is None else us), None)
 
     def scale(self, events: Iterable[Event], factor: float) -> float:
         """GPU events take that much longer; by how many ms in all."""
@@ -248,6 +253,10 @@ class Recording:
 
 def _call(event: Event) -> int:
     return int(event["args"].get("correlation", -1))
+
+
+def _end(event: Event) -> float:
+    return float(event["ts"] + event["dur"])
 
 
 def is_inside(event: Event, around: Event) -> bool:

@@ -298,11 +298,57 @@ def graph(around: str) -> Edit:
             number = t.new_correlation(call)
             for place, event in enumerate(work):
                 event["args"] = {**event["args"], "correlation": number, "graph id": 1, "graph node id": place + 1}
-                event["ts"] = max(call["ts"] + 10, first) + place * 0.001
-                # The graph runs without gaps.
-                t._before[id(event)] = (event["ts"], event["ts"] + 1e-6, None)
+                t.place(event, max(call["ts"] + 10, first) + place * 0.001, 1e-6)  # a graph runs without gaps
 
     return edit
+
+
+def serialize(kernels: str) -> Edit:
+    """What ran beside some kernels runs behind them."""
+
+    def edit(t: Recording) -> None:
+        for event in t.kernels(kernels):
+            start, end = event["ts"], _end(event)
+            beside = sorted((one for one in t.gpu if one is not event and start <= one["ts"] < end), key=_end)
+            late = sum(one["dur"] for one in beside)
+            for one in [one for one in t.gpu if one["ts"] >= end]:
+                t.place(one, one["ts"] + late)
+            for one in beside:
+                t.place(one, end)
+                end = _end(one)
+
+    return edit
+
+
+def start_earlier(kernels: str, us: float) -> Edit:
+    """Some kernels begin earlier, beside others."""
+
+    def edit(t: Recording) -> None:
+        for event in t.kernels(kernels):
+            if event["dur"] > us:
+                for one in [one for one in t.gpu if one["ts"] >= _end(event)]:
+                    t.place(one, one["ts"] - us)
+                t.place(event, event["ts"] - us)
+
+    return edit
+
+
+def copies(around: str, before: tuple[int, float], after: tuple[int, float]) -> tuple[Edit, Edit]:
+    """Copies to the GPU behind some modules, of some bytes and us: what is planted into both sides."""
+
+    def plant(size: int, us: float) -> Edit:
+        def edit(t: Recording) -> None:
+            for module in t.modules(around):
+                call = t.insert_call(_end(module) + 0.01, "cudaMemcpyAsync", 4.0, "cuda_runtime", module)
+                new = {**t.work(module)[-1], "cat": "gpu_memcpy", "name": "Memcpy HtoD (Pageable -> Device)", "dur": us}
+                stream = {key: new["args"][key] for key in ("device", "stream")}
+                new["args"] = {**stream, "correlation": t.new_correlation(call), "bytes": size,
+                               "memory bandwidth (GB/s)": size / us / 1000}  # fmt: skip
+                t.gpu.append(new)
+
+        return edit
+
+    return plant(*before), plant(*after)
 
 
 def both(*edits: Edit) -> Edit:

@@ -12,6 +12,7 @@ from plants.kinds import (
     both,
     cast,
     clock,
+    copies,
     fuse,
     graph,
     insert,
@@ -22,9 +23,11 @@ from plants.kinds import (
     rename,
     renamed,
     repeat,
+    serialize,
     slow,
     slow_in,
     split_k,
+    start_earlier,
     swap,
     synchronize,
 )
@@ -39,6 +42,7 @@ class Plant(NamedTuple):
         edit: what plants it.
         named: patterns that one paragraph of the first screen must match, all of them; a tuple for each change.
         never: patterns that nothing on the first screen may match.
+        first: what is planted into the other side.
     """
 
     kind: str
@@ -46,6 +50,7 @@ class Plant(NamedTuple):
     edit: Edit
     named: tuple[tuple[str, ...], ...]
     never: tuple[str, ...] = ()
+    first: Edit | None = None
 
     @property
     def name(self) -> str:
@@ -150,6 +155,16 @@ PLANTS = (
     Plant("repeat", "vit", repeat(4), (("only repetition [1-4] of 4", "no change|is the same"),), (*NO_CAUSE, ONLY)),
     Plant("repeat", "resnet", repeat(3), (("only repetition [1-3] of 3", "no change|is the same"),),
           (*NO_CAUSE, ONLY)),
-    Plant("graph", "vit", graph("ViTModel_0"), (("graph_launch",),), (CLOCK, "another device")),
-    Plant("graph", "resnet", graph("ResNet_0"), (("graph_launch",),), NO_CAUSE),
+    Plant("overlap", "resnet", serialize("nccl"),
+          ((r"exposed communication \S+ -> \S+ ms \+[1-9]",),), NO_CAUSE),
+    Plant("more overlap", "resnet", start_earlier("nccl", 1500.0),
+          ((r"exposed communication \S+ -> \S+ ms -[1-9]",),), NO_CAUSE),
+    Plant("copies", "vit", copies("ViTLayer_.*", (1_000_000, 40.0), (2_000_000, 80.0))[1],
+          (("Memcpy", "12 -> 24 MB"),), NO_CAUSE, copies("ViTLayer_.*", (1_000_000, 40.0), (2_000_000, 80.0))[0]),
+    Plant("copies", "resnet", copies("BasicBlock_.*", (1_000_000, 40.0), (1_000_000, 160.0))[1],
+          (("Memcpy", "25 -> 6.25 GB/s"),), NO_CAUSE, copies("BasicBlock_.*", (1_000_000, 40.0), (1, 80.0))[0]),
+    Plant("alignment", "vit", rename("(cutlass_80_tensorop_.*?align)8(>.*)?$", r"\g<1>1\2", 1.7),
+          (("align8 became align1", "odd size"),), (*NO_CAUSE, ONLY)),
+    Plant("graph", "vit", graph("ViTModel_0"), (("launched as a graph|graph_launch",),), (CLOCK, "another device")),
+    Plant("graph", "resnet", graph("ResNet_0"), (("launched as a graph|graph_launch",),), (CLOCK, "another device")),
 )  # fmt: skip

@@ -243,9 +243,9 @@ def _layout(text: str) -> str | None:
 # --- CUTLASS -----------------------------------------------------------------------------------------------------
 
 _CUTLASS = LazyPattern(
-    r"cutlass(?:_(?P<arch>\d{2,3}))?_(?:wmma_)?(?P<unit>tensorop|simt)_(?:(?P<dtype>bf16|f16|tf32|e4m3|e5m2|s8|f64)_)?"
+    r"cutlass(?:_(?P<arch>\d{2,3}))?_(?:wmma_)?(?P<unit>tensorop|simt)_(?:(?P<dtype>bf16|fp16|f16|tf32|e4m3|e5m2|s8|f64)_)?"
     r"(?P<letter>[a-z]{1,2}?)(?P<instruction>\d{3,6})?(?P<op>gemm|fprop|dgrad|wgrad)_(?P<rest>\w{0,60}?_)??"
-    r"(?P<tile>\d{1,3}x\d{1,3})_(?P<k>\d{1,3})x(?P<stages>\d{1,2})_(?P<layout>[tn]{2}|n[dhwc]{3,4})(?:_|$|[^a-z])"
+    r"(?P<tile>\d{1,3}x\d{1,3})(?:_(?P<k>\d{1,3})x(?P<stages>\d{1,2}))?_(?P<layout>[tn]{2}|n[dhwc]{3,4})(?:_|$|[^a-z])"
 )
 _CUTLASS3 = LazyPattern(
     r"cutlass3x_(?P<arch>sm\d{2,3})_(?:tensorop|simt|bstensorop|sptensorop)_\w{0,20}?(?P<op>gemm)_"
@@ -276,10 +276,10 @@ def _read_cutlass(found: re.Match[str]) -> ParsedName:
     """CUTLASS 2, likewise."""
     scalar = _BLAS_LETTERS.get(found["letter"])
     rest = (found["rest"] or "").strip("_").split("_")
-    out = next((DTYPES[word] for word in rest if word in ("bf16", "f16", "f32")), None)
+    out = next((DTYPES[word] for word in rest if word in ("bf16", "f16", "fp16", "f32")), None)
     words = DTYPES.get(found["dtype"] or "") or ("tf32" if "tf32" in rest else None)
     # `s1688` without a type is FP32 data rounded to TF32 for the instruction.
-    tf32 = found["unit"] == "tensorop" and found["instruction"] == "1688" and scalar == "fp32"
+    tf32 = found["unit"] == "tensorop" and found["instruction"] == "1688" and scalar == "fp32" and found["arch"] != "75"
     dtype = words or ("tf32" if tf32 else None if found["unit"] == "tensorop" else scalar)
     gemm = found["op"] == "gemm"
     return ParsedName(
@@ -288,8 +288,8 @@ def _read_cutlass(found: re.Match[str]) -> ParsedName:
         dtype=dtype,
         out_dtype=out or ("fp32" if dtype == "tf32" else scalar if found["unit"] == "simt" else None),
         compute_dtype=scalar,
-        tile=(*(sizes(found["tile"]) or ()), int(found["k"])),
-        stages=int(found["stages"]),
+        tile=(*(sizes(found["tile"]) or ()), *([int(found["k"])] if found["k"] else [])),
+        stages=int(found["stages"]) if found["stages"] else None,
         transposes=found["layout"].upper() if gemm else None,
         layout=None if gemm else found["layout"],
         instruction=_INSTRUCTIONS.get(found["instruction"] or ""),

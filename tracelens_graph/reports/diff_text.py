@@ -48,15 +48,21 @@ _LEAST_OUTSIDE = 0.05
 """Least change of the time outside of steps that is shown, as a share of the longest step."""
 STEP_PARTS = {"gpu_ms": "GPU work", "idle_ms": "idle in the step", "gap_ms": "gap before it", "step_ms": "in all"}
 """What a step of a server takes -> what it is; the first three add up to the last."""
+_LEAST_OF_TIME = 0.001
+"""Share of the longest time below which a part of it is not listed."""
 _CAUSES = 3
 _LEAST_OF_IDLE = 0.05
 """Causes of idle time on the screen, and what share of all changes of times each has at least."""
 _HARDLY = 0.005
 """Share of a place's time below which a change of it fills no place of the list."""
+_OF_CLOCK = 0.01
+"""Share of what the factor of all kernels explains, likewise."""
 _NEARLY_NOTHING = 0.0005
 """Time in ms that shows as nothing: no change is a share of it, ..."""
 _MOST_PERCENT = 1000
 """... and none beyond this says more than the two times."""
+_LARGEST_OF_IDLE = 0.2
+"""Part of that least change from which on the largest cause is shown."""
 _LEAST_UNLINKED = 1
 """Percent of GPU time without a launch from which on a note has it."""
 
@@ -179,11 +185,13 @@ def noise_note(places: Table) -> str:
 def listed_places(changed: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Of these the rows that show something: neither what the factor of all kernels explains, nor hardly any change of
     time of the same kernels."""
-    return [row for row in changed if row["reason"] != Reason.clock and not _is_hardly_changed(row)]
+    of_clock = sum(abs(row["change_ms"]) for row in changed if row["reason"] == Reason.clock)
 
+    def is_hardly_changed(row: Mapping[str, Any]) -> bool:
+        least = max(_HARDLY * row["a_ms"], _OF_CLOCK * of_clock, _NEARLY_NOTHING)
+        return bool(row["reason"] == Reason.other_time and abs(row["change_ms"]) < least)
 
-def _is_hardly_changed(row: Mapping[str, Any]) -> bool:
-    return row["reason"] == Reason.other_time and abs(row["change_ms"]) < max(_HARDLY * row["a_ms"], _NEARLY_NOTHING)
+    return [row for row in changed if row["reason"] != Reason.clock and not is_hardly_changed(row)]
 
 
 def clock_texts(changed: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -238,7 +246,7 @@ def _lines(
     yield from (bold(line, color) for line in wrapped(headline(totals, bool(changed)), width, _INDENT))
     yield from _times(totals, width)
     yield from _pooled(difference, width)
-    largest = max((abs(row["change_ms"]) for row in changed), default=0.0)
+    largest = max((abs(row["change_ms"]) for row in listed_places(changed)), default=0.0)
     yield from _without_work(tables["diff_times"], largest, width, of_cause)
     for note in notes:
         yield from wrapped(printable(note), width, _INDENT)
@@ -322,8 +330,10 @@ def phase_texts(table: Table) -> list[str]:
 
 
 def _times(totals: Table, width: int) -> Iterator[str]:
-    for row in totals.records():
-        if row["time"] in _PARTS and (row["a_ms"] or row["b_ms"]):
+    rows = [row for row in totals.records() if row["time"] in _PARTS]
+    least = _LEAST_OF_TIME * max((max(row["a_ms"], row["b_ms"]) for row in rows), default=0)
+    for row in rows:
+        if max(row["a_ms"], row["b_ms"]) > least:
             line = _figures(_INDENT + row["meaning"], row, width)
             noise = "  noise" if row["proof"] == Proof.noise and row["change_ms"] else ""
             yield line + noise * (width_of(line + noise) <= width)
@@ -366,6 +376,8 @@ def _causes(
     """The causes that changed most, and in one line what the others add up to."""
     rows = sorted(rows, key=lambda row: -abs(row["change_ms"]))
     shown = [row for row in rows if abs(row["change_ms"]) > least][:_CAUSES]
+    if rows and not shown and abs(rows[0]["change_ms"]) > max(_LARGEST_OF_IDLE * least, _NEARLY_NOTHING):
+        shown = rows[:1]
     others = rows[len(shown) :]
     if not shown:
         return
@@ -384,13 +396,19 @@ def _causes(
 def _figures(label: str, row: Mapping[str, Any], width: int) -> str:
     """A line with a time on both sides, its change and, where there is room, that in percent."""
     figures = f"{row['a_ms']:>10,.3f} -> {row['b_ms']:>10,.3f} ms {row['change_ms']:>+11,.3f}"
-    percent = row.get("change_percent")
-    is_share = percent is not None and row["a_ms"] >= _NEARLY_NOTHING and abs(percent) < _MOST_PERCENT
-    share = f" {percent:>+8,.1f} %" if is_share else ""
+    percent = _percent(row)
+    share = f" {percent:>+8,.1f} %" if percent is not None else ""
     room = width - len(figures) - len(share)
     if room < _LABEL:
         share, room = "", width - len(figures)
     return f"{cut_end(label, min(room, _LABEL)):<{_LABEL if room >= _LABEL else max(room, 0)}}{figures}{share}"
+
+
+def _percent(row: Mapping[str, Any]) -> float | None:
+    """The change in percent, of more than nearly nothing."""
+    percent: float | None = row.get("change_percent")
+    is_share = percent is not None and row["a_ms"] >= _NEARLY_NOTHING and abs(percent) < _MOST_PERCENT
+    return percent if is_share else None
 
 
 def runs_text(table: Table, width: int, color: bool = False) -> Iterator[str]:
@@ -498,7 +516,8 @@ def diff_markdown(difference: Diff, tables: Mapping[str, Table], notes: Sequence
     blocks += [escape(note) for note in notes]
     if "diff_phases" in tables:
         blocks.append("\n".join(f"* {escape(text)}" for text in phase_texts(tables["diff_phases"])))
-    times = [row for row in tables["diff_totals"].records() if row["a_ms"] or row["b_ms"]]
+    totals = tables["diff_totals"].records()
+    times = [{**row, "change_percent": _percent(row)} for row in totals if row["a_ms"] or row["b_ms"]]
     blocks.append(_table(times, ("meaning", "a_ms", "b_ms", "change_ms", "change_percent")))
     shown = changed[:rows] if rows else changed
     if shown:

@@ -80,6 +80,9 @@ PLANTED: dict[str, tuple[dict[str, Any], Reason, str]] = {
         alike(changed("aten::gelu", slower(2))), Reason.other_time, "the same kernels, 2.00x as long; the traces do not"
     ),
     "the clock": (alike(all_slower(1.5)), Reason.clock, "the same kernels, 1.50x as long, as all kernels: "),
+    "half of all layers": (
+        program([LAYER, LAYER, all_slower(1.5), all_slower(1.5)]), Reason.outlier, "2 of 4: layers 2, 3 (Layer), 1.50x"
+    ),
     "one layer of many": (
         program([LAYER, LAYER, all_slower(3.0), LAYER]), Reason.outlier,
         "1 of 4: layer 2 (Layer_2), 3.00x as long, the others as before",

@@ -38,6 +38,9 @@ _BUILD = (
 _MOVE = re.compile(
     r"^Mem(?:cpy|set)\b|FillFunctor|direct_copy_kernel|(?:b?float\d*|half|int\d*|bool)_copy_kernel|copyBuffer|fillBuffer"
 )
+_ALIGNMENT = re.compile(r"_align(?:ment)?_?(\d+)", re.IGNORECASE)
+_EVEN = 4
+"""Elements of an alignment below which a size is odd."""
 _COMPILED = "Triton-fused"
 _BY_HAND = re.compile("triton__[a-z]")
 """Kernels that somebody wrote in Triton: compilers put a kind before the name, or only numbers behind two dashes."""
@@ -170,10 +173,21 @@ def other_kernels(first: Kernels, second: Kernels, calls: int = 1) -> Other:
     one, other = _foremost(less), _foremost(more)
     parsed = parse_name(one), parse_name(other)
     kind, what = (_other_field(parsed[0], parsed[1]) if parsed[0] and parsed[1] else None) or ("kernel", "")
+    alignment = _other_alignment(one, other)
     if not what and {*map(called, less)} == {*map(called, more)}:
-        detail = difference_of(one, other)
+        detail = alignment or difference_of(one, other)
         return Other(kind, "", f"{called(one)}, {detail}" if detail else f"another build of {called(one)}")
-    return Other(kind, what, _became(_counts(less), _counts(more), calls))
+    became = _became(_counts(less), _counts(more), calls)
+    return Other(kind, what, f"{became}; {alignment}" if alignment else became)
+
+
+def _other_alignment(one: str, other: str) -> str:
+    """Another alignment of operands in two kernels' names: an odd size allows 1 or 2 elements only."""
+    found = [_ALIGNMENT.search(name[:_READ]) for name in (one, other)]
+    before, after = (int(match[1]) if match else 0 for match in found)
+    if before == after or not before or not after:
+        return ""
+    return f"align{before} became align{after}" + (": an odd size" if after < min(before, _EVEN) else "")
 
 
 def _became(less: Counter[str], more: Counter[str], calls: int) -> str:

@@ -37,6 +37,8 @@ class Reason(StrEnum):
     other_types = "other_types"
     other_sizes = "other_sizes"
     other_strides = "other_strides"
+    copied_bytes = "copied_bytes"
+    copy_rate = "copy_rate"
     contention = "contention"
     outlier = "outlier"
     other_device = "other_device"
@@ -67,6 +69,8 @@ REASON_MEANING = {
     Reason.other_types: "arguments or kernels of other dtypes",
     Reason.other_sizes: "arguments of other sizes",
     Reason.other_strides: "arguments of the same sizes in another layout",
+    Reason.copied_bytes: "the same copies or fills, of more or fewer bytes",
+    Reason.copy_rate: "the same copies or fills of as many bytes, at another rate in GB/s",
     Reason.contention: "the same kernels; how long communication runs beside them differs",
     Reason.outlier: "the same kernels, slower or faster in one or few of many equal layers or calls",
     Reason.other_device: "the same kernels on another device",
@@ -86,8 +90,11 @@ REASON_MEANING = {
 """What each of them means."""
 
 
-OTHER_ARGUMENTS = {Reason.other_types, Reason.other_sizes, Reason.other_strides}
-"""Reasons of places whose calls differ in their arguments."""
+OTHER_CALLS = {
+    Reason.other_types, Reason.other_sizes, Reason.other_strides, Reason.moved, Reason.graph_launch, Reason.captured,
+    Reason.copied_bytes,
+}  # fmt: skip
+"""Reasons of places whose calls differ though their kernels are the same: no noise."""
 
 
 class Why(NamedTuple):
@@ -277,10 +284,10 @@ def _is_launched_otherwise(evidence: Evidence, _: Reasons) -> Why | None:
     return Why(Reason.graph_launch, f"{text}; {evidence.other}")
 
 
-def _is_communication(evidence: Evidence, _: Reasons) -> Why | None:
+def _is_communication(evidence: Evidence, reasons: Reasons) -> Why | None:
     if not evidence.is_communication or not evidence.is_of_equal_kernels:
         return None
-    detail = f"; {evidence.arguments[1]}" if evidence.arguments else ""
+    detail = f"; {evidence.arguments[1]}" if evidence.arguments else _outliers(evidence, reasons)
     what = f"the same {evidence.collectives(0)}, {times(evidence.ratio)}"
     return Why(Reason.communication, f"{what}, waiting for other ranks included{detail}")
 
@@ -292,6 +299,21 @@ def _has_other_arguments(evidence: Evidence, _: Reasons) -> Why | None:
     return Why(Reason[f"other_{what}"], f"{text}; {evidence.took if evidence.is_of_equal_kernels else evidence.other}")
 
 
+def _outliers(evidence: Evidence, reasons: Reasons) -> str:
+    """Which of equal layers or calls stand out, behind what else there is to say; empty for none."""
+    odd = reasons.outliers(evidence.place)
+    return "" if odd is None else f"; {odd}"
+
+
+def _copies_otherwise(evidence: Evidence, reasons: Reasons) -> Why | None:
+    """Copies or fills alone, whose bytes are recorded: how many, and how fast."""
+    if evidence.copied is None or not evidence.is_of_equal_kernels:
+        return None
+    what, text = evidence.copied
+    reason = Reason.copied_bytes if what == "bytes" else Reason.copy_rate
+    return Why(reason, text + _outliers(evidence, reasons))
+
+
 def _takes_other_time(evidence: Evidence, reasons: Reasons) -> Why | None:
     """Mostly the same kernels for another time: with other communication beside them, on another device, all alike."""
     if not evidence.is_of_time:
@@ -300,8 +322,8 @@ def _takes_other_time(evidence: Evidence, reasons: Reasons) -> Why | None:
     if (after - before if evidence.ratio > 1 else before - after) >= _CONTENDED:
         share = f"{100 * before:.0f} -> {100 * after:.0f} % of the time communication runs beside it"
         return Why(Reason.contention, f"{evidence.took}; {share}{evidence.beside}")
-    if (odd := reasons.outliers(evidence.place)) is not None:
-        return Why(Reason.outlier, f"{evidence.same}; {odd}{evidence.beside}")
+    if odd := _outliers(evidence, reasons):
+        return Why(Reason.outlier, f"{evidence.same}{odd}{evidence.beside}")
     if reasons.is_other_device:
         return Why(Reason.other_device, f"{evidence.took}, on another device{evidence.beside}")
     if reasons.clock is not None and _are_close(evidence.ratio, reasons.clock):
@@ -398,12 +420,13 @@ def _has_another_kernel(evidence: Evidence, _: Reasons) -> Why | None:
 
 RULES: Sequence[Rule] = (
     _is_moved,
+    _is_launched_otherwise,
     _is_the_same,
     _is_captured,
     _is_of_one_side,
-    _is_launched_otherwise,
     _is_communication,
     _has_other_arguments,
+    _copies_otherwise,
     _takes_other_time,
     _is_other_work,
     _is_fused,

@@ -18,6 +18,7 @@ from tracelens_graph.analyses.alignment.cause_words import (
     other_sizes,
     other_strides,
     other_types,
+    words,
 )
 from tracelens_graph.analyses.alignment.difference import AUTOGRAD, Diff, Place, highest
 from tracelens_graph.analyses.alignment.forest import Forest
@@ -30,6 +31,10 @@ from tracelens_graph.schema import Kind
 
 _MATERIAL = 0.1
 """Part of the changes at a place from which on that of its equal kernels is shown beside that of the others."""
+
+_COPIES = (Kind.Memcpy, Kind.Memset)
+_OTHER_BYTES = 0.02
+"""Share by which bytes of copies, or their rate, must differ to be a cause."""
 
 _COLLECTIVES = {
     "allreduce": "all-reduce", "allreduce_coalesced": "all-reduce", "_reduce_scatter_base": "reduce-scatter",
@@ -145,6 +150,27 @@ class Evidence:
             communication_names(side.window.core).issuperset(kernels)
             for side, kernels in zip(self.sides, self.place.kernels, strict=True)
         )
+
+    @cached_property
+    def copied(self) -> tuple[str, str] | None:
+        """What is known of the copies or fills that a place consists of, `bytes` or `rate` by what differs, in words.
+
+        None where they move as many bytes at the same rate, or where bytes are not recorded.
+        """
+        moved = []
+        for forest, leaves in zip(self.sides, self.leaves, strict=True):
+            c, rows = forest.window.core.columns, forest.events_of_all(leaves)
+            if not len(rows) or not np.isin(c.kind[rows], _COPIES).all() or (c.bytes[rows] <= 0).any():
+                return None
+            moved.append((int(c.bytes[rows].sum()), max(int(c.dur_ns[rows].sum()), 1)))
+        (before, ns), (after, now) = moved
+        what = words(self.place.kernels[0])
+        rates = f"{before / ns:,.3g} -> {after / now:,.3g} GB/s"
+        if abs(after - before) > _OTHER_BYTES * before:
+            return "bytes", f"{what}: {before / 1e6:,.3g} -> {after / 1e6:,.3g} MB, {rates}"
+        if abs(after / now - before / ns) > _OTHER_BYTES * before / ns:
+            return "rate", f"{what}: {before / 1e6:,.3g} MB, {rates}"
+        return None
 
     def collectives(self, side: int) -> str:
         """What kinds of collectives a side runs, in words; `communication` where no kind is known."""

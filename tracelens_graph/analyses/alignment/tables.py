@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.causes import OTHER_ARGUMENTS, Reasons, Why
+from tracelens_graph.analyses.alignment.causes import OTHER_CALLS, Reasons, Why
 from tracelens_graph.analyses.alignment.difference import Diff, Place
 from tracelens_graph.analyses.alignment.host_work import is_of_host
 from tracelens_graph.analyses.alignment.noise import Interval, Noise
@@ -148,7 +148,7 @@ def noise_of(difference: Diff, why: Sequence[Why]) -> Noise:
         difference: the comparison.
         why: the reasons of its places, which show where arguments differ.
     """
-    return Noise(difference, np.array([one.reason in OTHER_ARGUMENTS for one in why], bool))
+    return Noise(difference, np.array([one.reason in OTHER_CALLS for one in why], bool))
 
 
 def totals_table(difference: Diff, noise: Noise | None = None) -> Table:

@@ -20,8 +20,10 @@ _LEAST_FACTOR = 0.02
 """From which change on a factor of all kernels is one."""
 _WIDEST = 0.1
 """How far from the factor a kernel may be, at most; it must be nearer to it than to no change."""
-_AGREE = 0.8
-"""Share of the time of the comparable kernels, and of the different ones, that must move by the factor."""
+_OF_TIME = 0.8
+"""Share of the time of comparable kernels that those have which move by the factor in the median, and ..."""
+_MOST = 0.6
+"""... share of the different kernels that do, and of the time of their single calls."""
 _COMPARABLE = 0.5
 """Share of the time of all computation that must be comparable."""
 _KERNELS = 3
@@ -48,14 +50,17 @@ def common_factor(alignment: Alignment, places: Iterable[Place]) -> float | None
     ratios = np.log(b.ns[partners] / ns)
     factor = _weighted_median(ratios, ns)
     order = np.argsort(a.kernel[leaves], kind="stable")
-    by_kernel = np.split(ratios[order], np.flatnonzero(np.diff(a.kernel[leaves][order])) + 1)
+    borders = np.flatnonzero(np.diff(a.kernel[leaves][order])) + 1
+    by_kernel = np.split(ratios[order], borders)
     if abs(factor) < log(1 + _LEAST_FACTOR) or len(by_kernel) < _KERNELS:
         return None
-    of_kernel = np.array([np.median(one) for one in by_kernel])
     width = min(abs(factor) / 2, _WIDEST)
-    moves = np.abs(ratios - factor) <= width
-    agrees = ns[moves].sum() >= _AGREE * ns.sum() and (np.abs(of_kernel - factor) <= width).mean() >= _AGREE
-    return exp(factor) if agrees else None
+    medians = np.array([np.median(one) for one in by_kernel])
+    times = np.array([one.sum() for one in np.split(ns[order], borders)])
+    moves = np.abs(medians - factor) <= width
+    agrees = times[moves].sum() >= _OF_TIME * ns.sum() and moves.mean() >= _MOST
+    # Medians do not see that half of all layers changed.
+    return exp(factor) if agrees and ns[np.abs(ratios - factor) <= width].sum() >= _MOST * ns.sum() else None
 
 
 def _computes(side: Forest) -> np.ndarray:
@@ -76,7 +81,7 @@ _EQUALS = 4
 """Points, or layers, from which on one may stand out."""
 _PART = 0.25
 """Share of calls that may stand out, at most, and ..."""
-_MOST = 0.5
+_OF_MODULES = 0.5
 """... of the modules around them."""
 _SAME = 0.03
 """How far from no change those are that did not change."""
@@ -184,6 +189,6 @@ def _named(points: Sequence[Point], is_odd: np.ndarray, modules: ModulesOfLeaves
         names = [path[level] if len(path) > level else "" for path in paths]
         odd = {name: None for name, one in zip(names, is_odd.tolist(), strict=True) if one}
         others = {name for name, one in zip(names, is_odd.tolist(), strict=True) if not one} - odd.keys()
-        if others and len(odd) <= _MOST * (len(odd) + len(others)):
+        if others and len(odd) <= _OF_MODULES * (len(odd) + len(others)):
             return list(odd), len(odd), len(odd) + len(others)
     return None
