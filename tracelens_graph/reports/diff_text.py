@@ -48,6 +48,8 @@ _LEAST_OUTSIDE = 0.05
 """Least change of the time outside of steps that is shown, as a share of the longest step."""
 STEP_PARTS = {"gpu_ms": "GPU work", "idle_ms": "idle in the step", "gap_ms": "gap before it", "step_ms": "in all"}
 """What a step of a server takes -> what it is; the first three add up to the last."""
+_LEAST_OF_TIME = 0.001
+"""Share of the longest time below which a part of it is not listed."""
 _CAUSES = 3
 _LEAST_OF_IDLE = 0.05
 """Causes of idle time on the screen, and what share of all changes of times each has at least."""
@@ -328,8 +330,10 @@ def phase_texts(table: Table) -> list[str]:
 
 
 def _times(totals: Table, width: int) -> Iterator[str]:
-    for row in totals.records():
-        if row["time"] in _PARTS and (row["a_ms"] or row["b_ms"]):
+    rows = [row for row in totals.records() if row["time"] in _PARTS]
+    least = _LEAST_OF_TIME * max((max(row["a_ms"], row["b_ms"]) for row in rows), default=0)
+    for row in rows:
+        if max(row["a_ms"], row["b_ms"]) > least:
             line = _figures(_INDENT + row["meaning"], row, width)
             noise = "  noise" if row["proof"] == Proof.noise and row["change_ms"] else ""
             yield line + noise * (width_of(line + noise) <= width)
