@@ -176,6 +176,23 @@ def test_jitter_makes_nobody_late(shape: str, jitter: float, tmp_path: Path) -> 
     assert not [line for line in screen.splitlines() if line.startswith("late: ")], screen
 
 
+@pytest.mark.parametrize(
+    ("shape", "jitter", "seed"),
+    [("fsdp", 0.2, 2), ("fsdp", 0.1, 3), ("fsdp", 0.3, 3), ("pipeline", 0.3, 2), ("gloo", 0.2, 4), ("gloo", 0.1, 5)],
+)
+def test_nobody_is_late_by_what_a_replay_says_is_chance(shape: str, jitter: float, seed: int, tmp_path: Path) -> None:
+    shaped = {**SHAPES, "gloo": {"gloo": True}}[shape]
+    screen = ranks(write(Job(ranks=16, jitter=jitter, seed=seed, **shaped), tmp_path))
+    assert not [line for line in screen.splitlines() if line.startswith("late: ")], screen
+
+
+def test_a_slow_stage_is_named_that_keeps_its_pipeline_busy(tmp_path: Path) -> None:
+    slow = (Cause("slower_kernels", (4, 5), factor=1.4),)
+    screen = ranks(write(Job(ranks=8, pipeline=4, microbatches=6, layers=3, causes=slow), tmp_path))
+    late = [line.partition(", by ")[0] for line in screen.splitlines() if line.startswith("late: ")]
+    assert late == ["late: stage 2 (ranks 4 and 5)"], screen
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_slow_rank_is_named_through_jitter(shape: str, tmp_path: Path) -> None:
     slow = (Cause("slower_kernels", (6,), factor=1.5),)

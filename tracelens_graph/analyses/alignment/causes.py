@@ -420,10 +420,10 @@ def _has_another_kernel(evidence: Evidence, _: Reasons) -> Why | None:
 
 RULES: Sequence[Rule] = (
     _is_moved,
-    _is_launched_otherwise,
     _is_the_same,
     _is_captured,
     _is_of_one_side,
+    _is_launched_otherwise,
     _is_communication,
     _has_other_arguments,
     _copies_otherwise,

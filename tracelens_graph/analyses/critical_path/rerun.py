@@ -6,7 +6,7 @@ A repaired rank is one without its delays: what takes longer on it than on all o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -67,7 +67,7 @@ def forward(
     """
     line = _lines(before, after, weight, order, len(given))
     moment = np.where(line.is_first, given, NEVER).tolist()
-    for target, source, takes in zip(*line.choices, strict=True):
+    for target, source, takes in line.each():
         if (reached := moment[source] + takes) > moment[target]:
             moment[target] = reached
     return np.asarray(np.array(moment, np.int64)[line.root] + line.offset)
@@ -85,7 +85,15 @@ class _Lines(NamedTuple):
     root: Rows
     offset: Ns
     is_first: Mask
-    choices: tuple[list[int], list[int], list[int]]
+    choices: tuple[Rows, Rows, Ns]
+
+    def each(self) -> Iterator[tuple[int, int, int]]:
+        """The choices one by one; as lists they would take several times the memory of the arrays."""
+        for at in range(0, len(self.choices[0]), _BLOCK):
+            yield from zip(*(one[at : at + _BLOCK].tolist() for one in self.choices), strict=True)
+
+
+_BLOCK = 1 << 12
 
 
 def _lines(before: Rows, after: Rows, weight: Ns, order: Rows, points: int) -> _Lines:
@@ -106,7 +114,7 @@ def _lines(before: Rows, after: Rows, weight: Ns, order: Rows, points: int) -> _
         root,
         offset,
         edges_into == 0,
-        (after[choices].tolist(), root[start].tolist(), (offset[start] + weight[choices]).tolist()),
+        (after[choices], root[start], offset[start] + weight[choices]),
     )
 
 
@@ -172,7 +180,7 @@ def reached(causes: Causes, weight: Ns, sources: Rows, starts: Rows, targets: Se
                 own[one] = reach
 
     at = -1
-    for target, source, takes in zip(*line.choices, strict=True):
+    for target, source, takes in line.each():
         if target != at:
             if at >= 0:
                 found[at] = pruned(found[at])

@@ -216,25 +216,30 @@ class _Edited(NamedTuple):
     reach: Mapping[Latency, Reach]
 
 
-def _edited(rank: Reader, given: tuple[Given, Mapping[str, Any]]) -> _Edited:
+def _edited(rank: Reader, given: tuple[Given, Mapping[str, Any], Mapping[int, int | None]]) -> _Edited:
     """The answer of a rank to edits."""
     kept = rank.once(kept_rank)
     causes = own_causes(kept, given[0], rank.core)
-    changes = _Changes(causes)
+    changes = _Changes(causes, given[2])
     changes.make(given[1])
-    reach = {bound: reach_of(causes, kept, given[0], changes.weights(bound)) for bound in _BOUNDS}
+    reach: dict[Latency, Reach] = {}
+    for bound in _BOUNDS:
+        found = reach_of(causes, kept, given[0], changes.weights(bound))
+        # Bounds seldom differ, so that most of what would be sent and held is one.
+        reach[bound] = next((one for one in reach.values() if all(map(np.array_equal, one, found))), found)
     return _Edited(changes.words, changes.notes, changes.looked, len(changes.edges), reach)
 
 
 def _reduced(ranks: ReducedCauses, step: int | None, edits: Mapping[str, Any]) -> WhatIf:
     """The same of ranks that are not held."""
+    hosts = _hosts(ranks.matched)
     found: dict[int, _Edited] = dict(
-        ranks.traces.ask(_edited, {at: (one, edits) for at, one in enumerate(ranks.bounded)})
+        ranks.traces.ask(_edited, {at: (one, edits, hosts) for at, one in enumerate(ranks.bounded)})
     )
     looked: list[_Looked] = []
     for same in zip(*(found[at].looked for at in sorted(found)), strict=True):
         known = dict.fromkeys(name for one in same for name in one.known)
-        looked.append(same[0]._replace(times=sum(one.times for one in same), known=list(known)))
+        looked.append(same[0]._replace(times=sum(one.times for one in same), known=sorted(known)))
     _check_known(looked)
     path = ranks.path(step)
     recorded = (0, ranks.last_ns) if step is None else ranks.steps.of(step)
@@ -292,8 +297,9 @@ def _extent(causes: Causes, time: np.ndarray, step: int | None) -> tuple[int, in
 class _Changes:
     """Edges with new weights, as they are collected."""
 
-    def __init__(self, causes: Causes) -> None:
+    def __init__(self, causes: Causes, hosts: Mapping[int, int | None] | None = None) -> None:
         self._causes = causes
+        self._hosts = _hosts(causes.matched) if hosts is None else hosts
         self._gap = causes.time[causes.after] - causes.time[causes.before]
         self._factor = np.ones(len(self._gap))
         self._fixed = np.zeros(len(self._gap), np.int64)
@@ -351,9 +357,7 @@ class _Changes:
             self.words.append(f"{kind or 'collectives'} {factor:g} times as fast")
 
     def speed_up_group(self, group: str, factor: float) -> None:
-        m = self._causes.matched
-        host_of = {} if m is None else {one.rank: host for one, host in zip(m.ranks, m.hosts, strict=True)}
-        is_meant = meant_by(group, {rank: host for rank, host in host_of.items() if rank is not None})
+        is_meant = meant_by(group, self._hosts)
         self._speed_up({group: factor}, lambda _, one: is_meant(one), names_of)
         self.words.append(f"bandwidth of {group} {factor:g} times as high")
 
@@ -523,6 +527,12 @@ class _Changes:
 
 
 _SEVERAL = re.compile(r"(stage|host)[:_ ]?(\d{1,6})")
+
+
+def _hosts(m: MatchedCollectives | None) -> dict[int, int | None]:
+    """Number of a rank -> that of its host."""
+    known = () if m is None else zip(m.ranks, m.hosts, strict=True)
+    return {one.rank: host for one, host in known if one.rank is not None}
 
 
 def name_filter(text: str) -> Callable[[str], bool]:
