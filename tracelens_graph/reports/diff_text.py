@@ -15,6 +15,7 @@ from tracelens_graph.analyses.alignment.host_work import HOST_TIMES, is_of_host
 from tracelens_graph.analyses.alignment.noise import Proof
 from tracelens_graph.analyses.alignment.setups import setup_lines
 from tracelens_graph.analyses.alignment.several import SPREAD
+from tracelens_graph.analyses.alignment.spread import STEP
 from tracelens_graph.analyses.diagnosis.headline import is_thinned
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.analyses.ops.programs import recorded_executions
@@ -33,7 +34,7 @@ from tracelens_graph.utils.texts import cut_end, cut_middle, first_lines, printa
 PLACES = 5
 """Places on the screen."""
 _INDENT = "  "
-_PARTS = ("total_time", "computation_time", "exposed_comm_time", "exposed_memcpy_time", "idle_time")
+_PARTS = (STEP, "total_time", "computation_time", "exposed_comm_time", "exposed_memcpy_time", "idle_time")
 _CHANGE = 9
 _LABEL = 30
 _SCREEN = 38
@@ -50,6 +51,8 @@ STEP_PARTS = {"gpu_ms": "GPU work", "idle_ms": "idle in the step", "gap_ms": "ga
 """What a step of a server takes -> what it is; the first three add up to the last."""
 _LEAST_OF_TIME = 0.001
 """Share of the longest time below which a part of it is not listed."""
+_LEAST_OF_STEP = 0.03
+"""Share of a step by which it must have changed beyond its GPU work to be listed beside that."""
 _CAUSES = 3
 _LEAST_OF_IDLE = 0.05
 """Causes of idle time on the screen, and what share of all changes of times each has at least."""
@@ -218,17 +221,21 @@ def only_changed(places: Table) -> Table:
     return cut
 
 
-def headline(totals: Table, is_changed: bool) -> str:
-    """The change of the GPU time, in a sentence."""
+def headline(totals: Table, changed: Sequence[Mapping[str, Any]]) -> str:
+    """The change of the GPU time, in a sentence; where not all of it is shown to be no noise, what the places that
+    changed are of it."""
     row = totals.records()[0]
     first, second, change = row["a_ms"], row["b_ms"], row["change_ms"]
-    if not is_changed and not change:
+    if not changed and not change:
         return f"The GPU work is the same, event by event: {first:,.3f} ms"
     percent = row["change_percent"]
     share = "" if percent is None else f" ({percent:+.1f} %)"
     word = "more" if change > 0 else "less"
     text = f"{abs(change):,.3f} ms {word}{share}" if change else "no change in all"
-    noise = ", within noise" if change and row["proof"] == Proof.noise else ""
+    noise = ""
+    if row["proof"] in (Proof.noise, Proof.places):
+        ms = sum(one["change_ms"] for one in changed)
+        noise = f", {ms:+,.3f} ms of it beyond noise" if changed else ", within noise" if change else ""
     return f"GPU time {first:,.3f} -> {second:,.3f} ms: {text}{noise}"
 
 
@@ -243,7 +250,7 @@ def _lines(
     changed = changed_places(tables["diff_places"])
     if "diff_phases" in tables:
         yield from _phases(tables["diff_phases"], width)
-    yield from (bold(line, color) for line in wrapped(headline(totals, bool(changed)), width, _INDENT))
+    yield from (bold(line, color) for line in wrapped(headline(totals, changed), width, _INDENT))
     yield from _times(totals, width)
     yield from _pooled(difference, width)
     largest = max((abs(row["change_ms"]) for row in listed_places(changed)), default=0.0)
@@ -330,7 +337,11 @@ def phase_texts(table: Table) -> list[str]:
 
 
 def _times(totals: Table, width: int) -> Iterator[str]:
-    rows = [row for row in totals.records() if row["time"] in _PARTS]
+    by_name = {row["time"]: row for row in totals.records()}
+    step = by_name[STEP]
+    # A step says more than its GPU work only where it changed by more than that.
+    is_more = abs(step["change_ms"]) > abs(by_name["total_time"]["change_ms"]) + _LEAST_OF_STEP * step["a_ms"]
+    rows = [by_name[name] for name in _PARTS if name != STEP or (is_more and step["proof"] != Proof.noise)]
     least = _LEAST_OF_TIME * max((max(row["a_ms"], row["b_ms"]) for row in rows), default=0)
     for row in rows:
         if max(row["a_ms"], row["b_ms"]) > least:
@@ -511,7 +522,7 @@ def diff_markdown(difference: Diff, tables: Mapping[str, Table], notes: Sequence
     """
     changed = changed_places(tables["diff_places"])
     blocks = [f"## GPU work: {escape(difference.names[1])} against {escape(difference.names[0])}"]
-    blocks.append(f"**{escape(headline(tables['diff_totals'], bool(changed)))}**")
+    blocks.append(f"**{escape(headline(tables['diff_totals'], changed))}**")
     blocks.append("\n".join(f"* {escape(line)}" for line in side_lines(difference)))
     blocks += [escape(note) for note in notes]
     if "diff_phases" in tables:
