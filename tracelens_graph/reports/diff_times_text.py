@@ -102,7 +102,11 @@ def _causes(
         shown, others = rows, []
     for row in shown:
         yield figures(2 * INDENT + row["cause"].replace("_", " "), row, width)
-        if most and abs(row["change_ms"]) > largest and row["cause"] != Cause.unknown_not_recorded.name:
+        if (
+            most
+            and abs(row["change_ms"]) > largest
+            and (row["part"] == _AROUND or row["cause"] != Cause.unknown_not_recorded.name)
+        ):
             room = max(width - 3 * len(INDENT), 24)
             yield from (3 * INDENT + line for line in first_lines(printable(str(row["why"])), room, most))
     if others:

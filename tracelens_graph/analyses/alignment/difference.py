@@ -114,7 +114,7 @@ def choice_note(*steps: Window) -> str:
 
 OUTSIDE_OF_OPS = "(outside of ops)"
 _MODULE, AUTOGRAD = "nn.Module: ", "autograd::engine::evaluate_function: "
-_BUILT_IN = re.compile(r"<built-in (?:method|function) (\S+?)[ >]")
+BUILT_IN = re.compile(r"<built-in (?:method|function) (\S+?)[ >]")
 _NAMES = 3
 """Names of ops of one place that are listed."""
 _LONGEST_PATH = 128
@@ -367,7 +367,7 @@ class _Contexts:
         code, kind = int(core.columns.name[row]), int(core.columns.kind[row])
         if (code, kind) not in self._names:
             name = normal_name(Kind(kind), core.names[code])
-            built_in = _BUILT_IN.match(name)
+            built_in = BUILT_IN.match(name)
             self._names[code, kind] = built_in[1] if built_in else name.removeprefix(AUTOGRAD)
         return self._names[code, kind]
 

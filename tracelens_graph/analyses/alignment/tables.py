@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -9,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tracelens_graph.analyses.alignment.causes import OTHER_CALLS, Reasons, Why
-from tracelens_graph.analyses.alignment.difference import Diff, Place
+from tracelens_graph.analyses.alignment.difference import BUILT_IN, Diff, Place
 from tracelens_graph.analyses.alignment.host_work import is_of_host
 from tracelens_graph.analyses.alignment.noise import Interval, Noise, Proof
 from tracelens_graph.analyses.alignment.spread import STEP, step_time
@@ -22,7 +23,7 @@ from tracelens_graph.analyses.timeline.timeline import ROW_MEANING, times_by_gro
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.graph.traversals import in_no_other
+from tracelens_graph.graph.traversals import ancestors, in_no_other
 from tracelens_graph.graph.user_code import line_names
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import LAYER_KINDS, Kind
@@ -419,6 +420,12 @@ class _Side:
         rows = self.window.linked_gpu_rows
         return len(np.unique(self.window.core.columns.parent[rows]))
 
+    def us_of_launch(self) -> float:
+        """Median duration of these calls, us."""
+        c = self.window.core.columns
+        calls = np.unique(c.parent[self.window.linked_gpu_rows])
+        return float(np.median(c.dur_ns[calls])) / 1e3 if len(calls) else 0.0
+
     def waits(self) -> int:
         """Number of calls that wait for the GPU; of JAX, where functions of Python wait, those in no other one."""
         core = self.window.core
@@ -439,10 +446,43 @@ class _Side:
             return ""
         kind = Kind(int(core.columns.kind[row]))
         name = normal_name(kind, core.names[core.columns.name[row]])
+        if built_in := BUILT_IN.match(name):
+            return built_in[1]
         # Annotations are free text, in which brackets and blanks mean nothing.
         return name if kind in LAYER_KINDS else short_name(name)
 
+    def where(self, idle: Idle, cause: Cause) -> str:
+        """The op, or the module, around what the longest gaps of a cause are due to, and how many of these it holds."""
+        part, core = idle.parts[cause], self.window.core
+        longest = np.argsort(-part, kind="stable")[:_MOST_GAPS]
+        longest = longest[(part[longest] > 0) & (2 * part[longest] > part.max())].tolist()
+        if not longest:
+            return ""
+        found = Counter(self._around(culprit(core, idle, gap, cause)[0]) for gap in longest)
+        (place, number), *_ = found.most_common(1)
+        if not place or 2 * number <= len(longest):
+            return ""
+        every = "the longest" if len(longest) == 1 else f"the {len(longest):,} longest"
+        return f"{every} in {place}" if number == len(longest) else f"{number:,} of {every} in {place}"
 
+    def _around(self, row: int) -> str:
+        """The outermost op and the module around a host event, or itself: `aten::item, ViTSelfAttention`."""
+        core, c, names = self.window.core, self.window.core.columns, dict[Kind, str]()
+        for above in (row, *ancestors(c, row)) if row >= 0 else ():
+            kind = Kind(int(c.kind[above]))
+            if kind in (Kind.Op, Kind.Module):
+                names[kind] = normal_name(kind, core.names[c.name[above]]).removeprefix("nn.Module: ")
+            if kind == Kind.Module:
+                break
+        return ", ".join(names.values())
+
+
+_MOST_GAPS = 100
+"""Gaps that are looked at for where the longest are."""
+_LEAST_OF_CAUSE = 0.2
+"""Share of the longer time of a cause from which on a change of it shows where its longest gaps are."""
+_SLOWER_LAUNCH = 1.25
+"""Factor from which on the duration of launch calls is shown."""
 _WAITS = ("call that waits for the GPU", "calls that wait for the GPU", _Side.waits)
 _FIGURES: dict[Cause, tuple[tuple[str, str, Callable[[_Side], int]], ...]] = {
     Cause.launches: (("launch", "launches", _Side.launches), _WAITS),
@@ -474,14 +514,27 @@ def _why_busy(row: str, about: list[str], sides: list[_Side]) -> str:
     )
 
 
+def _launch_times(sides: list[_Side]) -> str:
+    """How long launch calls take on both sides, where that differs; empty else."""
+    us = [side.us_of_launch() for side in sides]
+    is_other = min(us) > 0 and max(us) > _SLOWER_LAUNCH * min(us)
+    return f" of {us[0]:,.1f} -> {us[1]:,.1f} us each in the median" if is_other else ""
+
+
 def _why_idle(part: str, cause: Cause, sides: list[_Side], names: tuple[str, str]) -> str:
-    texts = []
+    texts, idle = [], [side.idle[part] for side in sides]
     if part == IDLE:
-        texts.append(_number([int((side.idle[part].parts[cause] > 0).sum()) for side in sides], "gap", "gaps"))
+        texts.append(_number([int((one.parts[cause] > 0).sum()) for one in idle], "gap", "gaps"))
+        times = [int(one.parts[cause].sum()) for one in idle]
+        longer = times.index(max(times))
+        place = sides[longer].where(idle[longer], cause)
+        if place and abs(times[1] - times[0]) > _LEAST_OF_CAUSE * max(times):
+            texts.append(f"in {names[longer]} {place}")
         for one, many, number in _FIGURES.get(cause, ()):
             if any(counts := [number(side) for side in sides]):
-                texts.append(_number(counts, one, many))
-    because = [side.because(side.idle[part], cause) for side in sides]
+                times_of = _launch_times(sides) if number is _Side.launches else ""
+                texts.append(_number(counts, one, many) + times_of)
+    because = [side.because(one, cause) for side, one in zip(sides, idle, strict=True)]
     if because[0] == because[1]:
         texts += [f"the longest due to {because[0]}"] if because[0] else []
     else:
