@@ -212,17 +212,21 @@ def only_changed(places: Table) -> Table:
     return cut
 
 
-def headline(totals: Table, is_changed: bool) -> str:
-    """The change of the GPU time, in a sentence."""
+def headline(totals: Table, changed: Sequence[Mapping[str, Any]]) -> str:
+    """The change of the GPU time, in a sentence; where not all of it is shown to be no noise, what the places that
+    changed are of it."""
     row = totals.records()[0]
     first, second, change = row["a_ms"], row["b_ms"], row["change_ms"]
-    if not is_changed and not change:
+    if not changed and not change:
         return f"The GPU work is the same, event by event: {first:,.3f} ms"
     percent = row["change_percent"]
     share = "" if percent is None else f" ({percent:+.1f} %)"
     word = "more" if change > 0 else "less"
     text = f"{abs(change):,.3f} ms {word}{share}" if change else "no change in all"
-    noise = ", within noise" if change and row["proof"] == Proof.noise else ""
+    noise = ""
+    if row["proof"] in (Proof.noise, Proof.places):
+        ms = sum(one["change_ms"] for one in changed)
+        noise = f", {ms:+,.3f} ms of it beyond noise" if changed else ", within noise" if change else ""
     return f"GPU time {first:,.3f} -> {second:,.3f} ms: {text}{noise}"
 
 
@@ -237,7 +241,7 @@ def _lines(
     changed = changed_places(tables["diff_places"])
     if "diff_phases" in tables:
         yield from _phases(tables["diff_phases"], width)
-    yield from (bold(line, color) for line in wrapped(headline(totals, bool(changed)), width, INDENT))
+    yield from (bold(line, color) for line in wrapped(headline(totals, changed), width, INDENT))
     yield from total_lines(difference, totals, width)
     yield from pooled_lines(difference, width)
     largest = max((abs(row["change_ms"]) for row in listed_places(changed)), default=0.0)
@@ -428,7 +432,7 @@ def diff_markdown(difference: Diff, tables: Mapping[str, Table], notes: Sequence
     """
     changed = changed_places(tables["diff_places"])
     blocks = [f"## GPU work: {escape(difference.names[1])} against {escape(difference.names[0])}"]
-    blocks.append(f"**{escape(headline(tables['diff_totals'], bool(changed)))}**")
+    blocks.append(f"**{escape(headline(tables['diff_totals'], changed))}**")
     blocks.append("\n".join(f"* {escape(line)}" for line in side_lines(difference)))
     blocks += [escape(note) for note in notes]
     if "diff_phases" in tables:

@@ -12,7 +12,8 @@ import numpy as np
 from tracelens_graph.analyses.alignment.causes import OTHER_CALLS, Reasons, Why
 from tracelens_graph.analyses.alignment.difference import BUILT_IN, Diff, Place
 from tracelens_graph.analyses.alignment.host_work import is_of_host
-from tracelens_graph.analyses.alignment.noise import Interval, Noise
+from tracelens_graph.analyses.alignment.noise import Interval, Noise, Proof
+from tracelens_graph.analyses.alignment.spread import STEP, step_time
 from tracelens_graph.analyses.idle.blame import culprit
 from tracelens_graph.analyses.idle.host_states import SYNCHRONIZATION
 from tracelens_graph.analyses.idle.idle import CAUSE_MEANING, UNKNOWN, Cause, Idle, calls_of, edge_parts, idle_parts
@@ -75,8 +76,8 @@ DIFF_PLACES = TableSchema(
 )
 
 _CHANGE: About = {
-    "change_ms": Column("the second less the first", "ms", heading="change ms", figure="ms"),
-    "change_percent": Column("that as share of the first; absent where the first is 0", "%", figure="percent"),
+    "change_ms": Column("the second less the first", "ms", heading="change ms"),
+    "change_percent": Column("that as share of the first; absent where the first is 0", "%"),
 }
 
 DIFF_TOTALS = TableSchema(
@@ -88,6 +89,8 @@ DIFF_TOTALS = TableSchema(
         "b_ms": Column("of b", "ms", heading="B ms"),
         **_CHANGE,
         **_INTERVAL,
+        "proven_ms": Column("what of the change is no noise: all, what places prove, or nothing", "ms", figure="ms"),
+        "proven_percent": Column("that as share of the first; absent where that is 0", "%", figure="percent"),
         "meaning": Column.text("what it is, in words"),
     },
     ordered=True,
@@ -119,6 +122,7 @@ TOTALS: Mapping[str, str] = {
     "exposed_comm_time": "exposed communication",
     "exposed_memcpy_time": "exposed copies",
     "idle_time": "idle",
+    STEP: "whole step, host and GPU",
 }
 """What two traces are compared by as wholes -> what it is."""
 _ON_HOST = {
@@ -165,20 +169,32 @@ def totals_table(difference: Diff, noise: Noise | None = None) -> Table:
     sides = [times_of(w.core, w.gpu_rows, all_iterations=w.all_iterations) for w in windows]
     meaning = TOTALS if not all(w.all_iterations for w in windows) else {**TOTALS, "total_time": _OF_ITERATIONS}
     meaning = {**meaning, **_ON_HOST} if is_of_host(windows[0]) else meaning
-    for times, ns in zip(sides, difference.ns, strict=True):
-        times["gpu_time"] = ns
+    lengths = [step_time(window) for window in windows]
+    for times, ns, length in zip(sides, difference.ns, lengths, strict=True):
+        times |= {"gpu_time": ns, STEP: length if all(lengths) else 0}
     first, second = ([times.get(name, 0) for name in TOTALS] for times in sides)
     changes = [other - one for one, other in zip(first, second, strict=True)]
+    found = [None if noise is None else noise.of_total(name) for name in TOTALS]
+    proven = [_proven(change, one, noise) for change, one in zip(changes, found, strict=True)]
     columns: dict[str, Cells] = {
         "time": list(TOTALS),
         "a_ms": [ns / 1e6 for ns in first],
         "b_ms": [ns / 1e6 for ns in second],
         "change_ms": [ns / 1e6 for ns in changes],
         "change_percent": [percent(change, one) for change, one in zip(changes, first, strict=True)],
-        **_intervals([None if noise is None else noise.of_total(name) for name in TOTALS]),
+        **_intervals(found),
+        "proven_ms": [ns / 1e6 for ns in proven],
+        "proven_percent": [percent(change, one) for change, one in zip(proven, first, strict=True)],
         "meaning": list(meaning.values()),
     }
     return DIFF_TOTALS.table(columns, f"{difference.names[1]} against {difference.names[0]}", [])
+
+
+def _proven(change: int, found: Interval | None, noise: Noise | None) -> int:
+    """What of the change of a total is no noise."""
+    if found is None or noise is None:
+        return change
+    return {Proof.noise: 0, Proof.places: noise.proven_ns}.get(found.proof, change)
 
 
 def percent(change: int, of: int) -> float | None:
