@@ -36,6 +36,7 @@ _CONDITION = re.compile(r"(?P<figure>.*?)\s*(?P<operator>[<>=!]+)\s*(?P<number>[
 _TIMELINE = "gpu_timeline"
 _UNLINKED = "unlinked_percent"
 _RANK = "rank:"
+_AUTOGRAD = "autograd::engine::evaluate_function: "
 _NOISE = "noise"
 """In the column `proof` of a table of changes: nothing shows that it is more than noise."""
 
@@ -153,6 +154,9 @@ def read(figure: Figure, tables: Mapping[str, Table], operator: str = "") -> Rea
         return Reading(math.nan, "the timeline has no such row" if keys else "there are no GPU events")
     if not found and figure.text != _UNLINKED and not figure.may_lack:
         (name,) = figure.rows
+        if figure.table == "diff_places" and (inner := name.removeprefix(_AUTOGRAD)) != name and inner in keys:
+            reading = read(replace(figure, rows=(inner,)), tables, operator)
+            return reading._replace(remark="; ".join(filter(None, (f"part of place {inner!r}", reading.remark))))
         meant = did_you_mean(name, keys)
         return Reading(0.0, f"{name!r} is not in the trace and counts as 0{meant and f'; {meant}'}")
     values = [math.nan if cell is None else float(cell) for cell in found]

@@ -15,7 +15,9 @@ import tracelens_graph as tlg
 from corpus import needs_corpus
 from tracelens_graph.analyses.alignment.difference import diff
 from tracelens_graph.analyses.alignment.host_work import comparable
+from tracelens_graph.analyses.alignment.tables import diff_tables
 from tracelens_graph.analyses.places.host_times import host_times
+from tracelens_graph.cli import gate
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
 
@@ -70,3 +72,22 @@ def test_own_times_of_a_recorded_trace(corpus: Path, is_cut: tuple[bool, bool]) 
         name = b.names[b.columns.name[row]]
         mine[name] = mine.get(name, 0.0) + int(b.columns.dur_ns[row]) / 1e6
     assert mine == pytest.approx({name: own[name] for name in mine})
+
+
+def test_reasons_speak_of_calls_and_wrappers_are_part_of_what_they_run() -> None:
+    wrapper = "autograd::engine::evaluate_function: AddBackward0"
+
+    def trace(scale: float) -> dict[str, Any]:
+        more = [span("cpu_op", wrapper, 500.0, 9 * scale), span("cpu_op", "AddBackward0", 501.0, 5 * scale)]
+        return {"traceEvents": events(scale) + more}
+
+    tables = diff_tables(diff(load_core(trace(1)), load_core(trace(2))), with_noise=False)
+    places = tables["diff_places"].records()
+    assert any("the same calls, 2.00x as long" in row["why"] for row in places)
+    assert not any("kernel" in row["why"] for row in places)
+    figures = [
+        gate.read(condition.figure, tables)
+        for condition in gate.parse([f"place:{wrapper}:ms > 0", "place:AddBackward0:ms > 0"], of=gate.figures_of_diff())
+    ]
+    assert figures[0].value == figures[1].value == pytest.approx(0.009)
+    assert "part of place 'AddBackward0'" in figures[0].remark

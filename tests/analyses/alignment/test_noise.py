@@ -102,6 +102,20 @@ def test_intervals_hold_the_truth_and_add_up() -> None:
     assert total["proof"] == Proof.interval
 
 
+def test_what_steps_have_in_common_widens_the_total() -> None:
+    """Steps that are slow as wholes move all places alike: their sum is no surer than the steps are."""
+
+    def uneven(seed: int) -> Core:
+        calls, kernels = iter(range(10**6)), iter(range(10**6))
+        run(seed, lambda name: 1 + 0 * next(kernels), steps=8)
+        each = next(kernels) // 8
+        return run(seed, lambda name: (1.0, 1.04, 0.98, 1.02, 0.96, 1.03, 0.97, 1.0)[next(calls) // each % 8], steps=8)
+
+    rows = {row["time"]: row for row in diff_tables(compared(uneven(1), uneven(2)))["diff_totals"].records()}
+    whole, part = (rows[name]["high_ms"] - rows[name]["low_ms"] for name in ("gpu_time", "computation_time"))
+    assert whole > 0.7 * part
+
+
 def test_what_places_prove_counts_though_waits_hide_the_total() -> None:
     """Waits of collectives vary by several times what an op became slower by."""
 

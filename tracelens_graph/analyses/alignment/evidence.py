@@ -22,6 +22,7 @@ from tracelens_graph.analyses.alignment.cause_words import (
 )
 from tracelens_graph.analyses.alignment.difference import AUTOGRAD, Diff, Place, highest
 from tracelens_graph.analyses.alignment.forest import Forest
+from tracelens_graph.analyses.alignment.host_work import is_of_host
 from tracelens_graph.analyses.shared.gpu_work import communication_names
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.graph.classes import normal_name
@@ -113,7 +114,10 @@ class Evidence:
     @cached_property
     def other(self) -> Other:
         """How these differ."""
-        return other_kernels(*self.place.kernels, len(self.place.points))
+        found = other_kernels(*self.place.kernels, len(self.place.points))
+        if is_of_host(self.sides[0].window):
+            return Other(found.kind, *(text.replace("same kernels", "same calls") for text in found[1:]))
+        return found
 
     @cached_property
     def shared_ns(self) -> tuple[int, int]:
@@ -219,6 +223,8 @@ class Evidence:
         """Which kernels both sides run, in words."""
         if not self.is_of_equal_kernels:
             return self._shared
+        if is_of_host(self.sides[0].window):
+            return "the same calls"
         is_same = self.place.kernels[0].keys() == self.place.kernels[1].keys()
         return "the same kernels" if is_same else "the same kernels of another build"
 
@@ -238,7 +244,8 @@ class Evidence:
     @property
     def _shared(self) -> str:
         number = self.place.events(0) - sum(count for count, _ in self.extra[0].values())
-        return "the kernel that both run" if number == 1 else f"the {number:,} kernels that both run"
+        what = "call" if is_of_host(self.sides[0].window) else "kernel"
+        return f"the {what} that both run" if number == 1 else f"the {number:,} {what}s that both run"
 
     def passed(self, side: int) -> str:
         """The call with the most time that moved work stands behind on a side and before on the other; or empty."""

@@ -2,11 +2,11 @@
 
 Intervals of one comparison hold all together, but for one comparison in five hundred (Bonferroni):
 
-* of a **place** the change of what it takes in the mean over steps, plus and minus a quantile of Student's
-  distribution;
+* of a **place** the change of what it takes in the mean over steps, far durations moved in, plus and minus a quantile of
+  Student's distribution;
 * of a **family**, the places of one op or of one category of kernels, the ratio of both sides: the mean of the
   logarithms of the places' ratios, weighted by their precision, so that small changes that agree are proof together;
-* of **totals** the change of the mean over steps. Where that of the GPU time is within noise, as waits of collectives
+* of **totals** the change of the mean over steps; of the GPU time that of its places. Where that of the GPU time is within noise, as waits of collectives
   make it, what its places prove by themselves still counts.
 
 Two runs of one program may differ by more than their steps do. If the ratios of places do so beyond chance, that is
@@ -194,8 +194,7 @@ class Noise:
     def of_total(self, name: str) -> Interval | None:
         """The interval of a row of the totals; None where there is but one step."""
         if name == "gpu_time":
-            freedom = max(float(self._freedom.sum()), 1.0)
-            found = _interval(float(self.change.sum()), float(np.maximum(self._variance(), 0).sum()), freedom)
+            found = _interval(float(self.change.sum()), *self._of_all())
             is_at_places = found.proof is Proof.noise and self.proven_ns
             return found._replace(proof=Proof.places) if is_at_places else found
         if not all(name in times for times in self._steps):
@@ -205,6 +204,13 @@ class Noise:
         squares = sum(float(((times - times.mean()) ** 2).sum()) for times in sides)
         variance = squares / (sum(counts) - 2) * sum(1 / count for count in counts)
         return _interval(float(sides[1].mean() - sides[0].mean()), variance, sum(counts) - 2)
+
+    def _of_all(self) -> tuple[float, float]:
+        """Variance of the change of all places together, and its degrees of freedom (Welch and Satterthwaite)."""
+        parts = [(float(np.maximum(self._variance(), 0).sum()), max(float(self._freedom.sum()), 1.0))]
+        parts += [(side.together, max(int(side.steps.max(initial=1)) - 1, 1)) for side in self._sides]
+        variance = sum(part for part, _ in parts)
+        return variance, variance**2 / max(sum(part**2 / freedom for part, freedom in parts), 1e-9)
 
     @cached_property
     def proven_ns(self) -> int:

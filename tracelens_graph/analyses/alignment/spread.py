@@ -55,6 +55,8 @@ class Spread:
         of_one: variance of the time in the part compared, ns^2.
         freedom: degrees of freedom of both.
         steps: most steps that a position of it has durations of.
+        together: what the variance of the mean of all places together is more than the sum of theirs, ns^2: what the
+            events of a step have in common moves all of them alike.
     """
 
     mean: np.ndarray
@@ -62,6 +64,7 @@ class Spread:
     of_one: np.ndarray
     freedom: np.ndarray
     steps: Codes
+    together: float
 
 
 def spread_of(side: Forest, place: Codes, places: int) -> Spread:
@@ -109,7 +112,9 @@ def spread_of_events(w: Window, here: Rows, of: Codes, places: int) -> Spread:
     freedom = total(count * own * events.freedom[at][first]) / np.maximum(of_one, 1e-9)
     most = np.ones(places, np.int64)
     np.maximum.at(most, of_key, steps)
-    return Spread(mean, total(count**2 * own / steps) + shared / most, of_one + shared, freedom, most)
+    common = events.of_step * mean / np.sqrt(most)
+    together = float(common.sum() ** 2 - (common**2).sum())
+    return Spread(mean, total(count**2 * own / steps) + shared / most, of_one + shared, freedom, most, together)
 
 
 def _with_other_steps(w: Window, here: Rows) -> tuple[Rows, Codes]:
