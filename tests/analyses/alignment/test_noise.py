@@ -134,10 +134,10 @@ def test_few_slow_calls_are_no_slow_family() -> None:
     calls = iter(range(10**6))
 
     def one_layer(name: str) -> float:
-        return 1.8 if "gemm" in name and next(calls) < 4 else 1
+        return 1.8 if 40 <= next(calls) < 70 else 1
 
     a, b = run(1, steps=1, layers=6, jitter=0.01), run(1, one_layer, steps=1, layers=6, jitter=0.01)
-    assert noise_of(a, b).notes() == []
+    assert not [note for note in noise_of(a, b).notes() if note.startswith(ALL)]
     assert noise_of(a, run(2, gemm, steps=1, layers=6, jitter=0.01)).notes()
 
 
