@@ -236,8 +236,7 @@ def collective_points(
     found = CollectivePoints(
         len(time), on_host=len(np.unique(matched.number[matched.number >= 0])) - len(np.unique(number))
     )
-    size = np.array([one.group_size or 0 for one in known.forms], np.int64)[known.form[part]] if len(part) else part
-    found.whole = end[np.bincount(number)[number] >= size] if len(part) else end
+    found.whole = end[np.bincount(number)[number] >= matched.group_size[number]] if len(part) else end
     partly = np.array([waits_partly(kind) for kind in matched.kind], bool)
     group = np.where(partly[number], -1, number)
     pairs: list[tuple[int, int, int]] = []
