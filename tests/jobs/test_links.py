@@ -205,6 +205,12 @@ def test_a_hint_asks_what_a_slow_link_costs(name: str, edit: str, tmp_path: Path
     assert found.saved_ns == pytest.approx(expected, rel=0.05)
 
 
+@pytest.mark.parametrize("style", ["ddp", "fsdp", "moe"])
+def test_nobody_is_named_for_a_switch_that_all_groups_cross(style: str, tmp_path: Path) -> None:
+    job = Job(ranks=16, tensor=8, per_host=4, host_name=racks, style=style, share=of(1, 8, 0.1))
+    assert [line for line in late_lines(ranks_of(job, tmp_path)) if line.startswith("late:")] == []
+
+
 @pytest.mark.parametrize("name", ["a host of a ring", "one of several rings", "a switch"])
 def test_ranks_behind_links_between_hosts_are_not_late(name: str, tmp_path: Path) -> None:
     ranks = ranks_of(Job(**PLANTED[name][0]), tmp_path)
