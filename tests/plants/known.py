@@ -134,6 +134,8 @@ PLANTS = (
     Plant("cast", "resnet", cast("aten::conv2d", "Conv2d_.*"), (("casts", "aten::to|copy_", ONLY),), NO_CAUSE),
     Plant("synchronize", "vit", synchronize("ViTLayer_.*"), (("synchroni[sz]", "in ViTEncoder"),), (*NO_CAUSE, ONLY)),
     Plant("synchronize", "resnet", synchronize("BasicBlock_.*", 3000.0), (("synchroni[sz]",),), (*NO_CAUSE, ONLY)),
+    Plant("batch", "resnet", arguments("aten::.*", "Input Dims", r"\[10,", "[20,", 1.9),
+          ((r"Unlike: sizes, as \[10,\S+ -> \[20,\S+", "So: times are not of equal work"),), (CLOCK, ONLY)),
     Plant("pause", "vit", pause("ViTIntermediate_.*", 1500.0), (("python", "the 12 longest in ViTIntermediate"),),
           (*NO_CAUSE, ONLY)),
     Plant("loader", "vit", loader(4.0), (("data loader", "4[.]0|3[.]9"),), (*NO_CAUSE, ONLY)),

@@ -37,7 +37,7 @@ from tracelens_graph.tables.names import fitted
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import bold
 from tracelens_graph.utils.arrays import Mask
-from tracelens_graph.utils.texts import cut_middle, first_lines, printable, width_of, wrapped
+from tracelens_graph.utils.texts import cut_middle, outer_lines, printable, width_of, wrapped
 
 PLACES = 5
 """Places on the screen."""
@@ -46,6 +46,8 @@ _SCREEN = 38
 """Lines that a screen has room for, beside two hints."""
 _WHY_LINES = ((3, 3), (3, 2), (3, 1), (2, 1), (3, 0), (2, 0), (1, 0))
 """Lines of the reason of a place, and of the explanation of a cause, at most: the first that fit on a screen."""
+_OTHERS = ", the others as before"
+"""What the end of a reason need not say."""
 _PHASES = 3
 """Phases of servers on the screen."""
 _LEAST_OUTSIDE = 0.05
@@ -268,7 +270,9 @@ def _lines(
     number = "The place" if len(shown) == 1 else f"The {len(shown)} places"
     deviate = " besides" if of_all else ""
     if shown:
-        text = f"{number} with most of the change{deviate} ({part:.0f} % of all that became faster or slower)"
+        is_counted = [row["place"] for row in shown] == [*range(1, len(shown) + 1)]
+        numbers = "" if is_counted else "; numbers as in --points"
+        text = f"{number} with most of the change{deviate} ({part:.0f} % of all that became faster or slower{numbers})"
         yield from wrapped(text if whole else f"{number} with other work, which takes as long", width)
     for row in shown:
         yield from place_lines(row, width, of_place)
@@ -397,7 +401,12 @@ def place_lines(row: Mapping[str, Any], width: int, most: int | None = None) -> 
     if row["module"]:
         yield indent + fitted(printable(str(row["module"])), room)
     why = printable(str(row["why"]))
-    yield from (indent + line for line in (wrapped(why, room) if most is None else first_lines(why, room, most)))
+    if most is None:
+        yield from (indent + line for line in wrapped(why, room))
+        return
+    if len([*wrapped(why, room)]) > most:
+        why = why.removesuffix(_OTHERS)
+    yield from (indent + line for line in outer_lines(why, room, most))
 
 
 # --- JSON and Markdown ----------------------------------------------------------------------------------------------

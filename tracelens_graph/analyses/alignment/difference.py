@@ -148,6 +148,13 @@ class Place:
         """How much more time the second side takes."""
         return self.ns[1] - self.ns[0]
 
+    @property
+    def is_alike(self) -> bool:
+        """Whether both sides run kernels of the same names, in the same calls, there."""
+        return (
+            not self.points[0].is_moved and self.names[0] == self.names[1] and {*self.kernels[0]} == {*self.kernels[1]}
+        )
+
     def leaves(self, side: int) -> list[int]:
         """Leaves of all points on one side, point after point."""
         return [leaf for point in self.points for leaf in point.leaves[side]]
@@ -155,6 +162,11 @@ class Place:
     def events(self, side: int) -> int:
         """Number of GPU events of one side."""
         return sum(count for count, _ in self.kernels[side].values())
+
+
+def _rank(place: Place) -> tuple[object, ...]:
+    """The largest change first, of equal ones what runs other work."""
+    return -abs(place.change_ns), place.is_alike, -max(place.ns), place.modules, sorted(place.names)
 
 
 class Diff:
@@ -206,9 +218,7 @@ class Diff:
                 first, second = (replace(context, kernel="") for context in (first, second))
             groups.setdefault((first, second, point.is_moved, point.is_replaced), []).append(point)
         found = [self._place(points, one, other) for (one, other, *_), points in groups.items()]
-        return sorted(
-            found, key=lambda place: (-abs(place.change_ns), -max(place.ns), place.modules, sorted(place.names))
-        )
+        return sorted(found, key=_rank)
 
     def _place(self, points: list[Point], one: _Context, other: _Context) -> Place:
         first, second = (

@@ -11,6 +11,7 @@ import numpy as np
 
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.forest import Forest
+from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, gpu_classes
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.info import version_text
@@ -148,11 +149,13 @@ def _scalars(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _sizes(difference: Diff) -> str:
-    """Other sizes of the arguments of most matched work: those of the longest op."""
+    """Other sizes of the arguments of most matched computation: those of the longest op. Collectives, which may take
+    most of the time, have sizes of parameters, which another batch leaves as they are."""
     a, b = difference.alignment.sides
     here = np.flatnonzero(difference.alignment.leaves[0] >= 0)
     there = difference.alignment.leaves[0][here]
-    known = (a.leaf_dims[here] > 0) & (b.leaf_dims[there] > 0)
+    computes = gpu_classes(a.window.core, a.events[a.first_event[:-1]][here]) == COMPUTATION
+    known = (a.leaf_dims[here] > 0) & (b.leaf_dims[there] > 0) & computes
     here, there = here[known], there[known]
     differs = a.leaf_dims[here] != b.leaf_dims[there]
     if not differs.any() or a.ns[here[differs]].sum() < _SIZES * a.ns[here].sum():

@@ -482,7 +482,7 @@ _MOST_GAPS = 100
 _LEAST_OF_CAUSE = 0.2
 """Share of the longer time of a cause from which on a change of it shows where its longest gaps are."""
 _SLOWER_LAUNCH = 1.25
-"""Factor from which on the duration of launch calls is shown."""
+"""Factor from which on the duration of launch calls is shown; of more calls by it, they are other calls."""
 _WAITS = ("call that waits for the GPU", "calls that wait for the GPU", _Side.waits)
 _FIGURES: dict[Cause, tuple[tuple[str, str, Callable[[_Side], int]], ...]] = {
     Cause.launches: (("launch", "launches", _Side.launches), _WAITS),
@@ -516,8 +516,8 @@ def _why_busy(row: str, about: list[str], sides: list[_Side]) -> str:
 
 def _launch_times(sides: list[_Side]) -> str:
     """How long launch calls take on both sides, where that differs; empty else."""
-    us = [side.us_of_launch() for side in sides]
-    is_other = min(us) > 0 and max(us) > _SLOWER_LAUNCH * min(us)
+    us, calls = [side.us_of_launch() for side in sides], [side.launches() for side in sides]
+    is_other = min(us) > 0 and max(calls) <= _SLOWER_LAUNCH * min(calls) and max(us) > _SLOWER_LAUNCH * min(us)
     return f" of {us[0]:,.1f} -> {us[1]:,.1f} us each in the median" if is_other else ""
 
 
