@@ -263,7 +263,9 @@ def _lines(
     number = "The place" if len(shown) == 1 else f"The {len(shown)} places"
     deviate = " besides" if of_all else ""
     if shown:
-        text = f"{number} with most of the change{deviate} ({part:.0f} % of all that became faster or slower)"
+        is_counted = [row["place"] for row in shown] == [*range(1, len(shown) + 1)]
+        numbers = "" if is_counted else "; numbers as in --points"
+        text = f"{number} with most of the change{deviate} ({part:.0f} % of all that became faster or slower{numbers})"
         yield from wrapped(text if whole else f"{number} with other work, which takes as long", width)
     for row in shown:
         yield from place_lines(row, width, of_place)
