@@ -34,6 +34,14 @@ def asked_next(out: str) -> list[list[str]]:
     return [shlex.split(line)[1:] for line in lines]
 
 
+def test_a_step_is_found_beside_files_of_other_kinds(run: Run, tmp_path: Path) -> None:
+    write(simulate(ranks=3, steps=2, layers=1), tmp_path)  # with execution traces and truths: more than eight files
+    for path in ([], ["--path"]):
+        assert run("ranks", tmp_path, *path, "--step", "4")[0] == 0
+        code, _, err = run("ranks", tmp_path, *path, "--step", "9")
+        assert (code, "no step 9" in err) == (1, True)
+
+
 def test_every_command_that_is_suggested_answers(run: Run, job: Path, tmp_path: Path) -> None:
     waiting, seen = [["ranks", str(job), "--step", "4"]], set()
     while waiting:

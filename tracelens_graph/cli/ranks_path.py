@@ -16,7 +16,7 @@ from tracelens_graph.cli.outputs import Forms, Outputs
 from tracelens_graph.cli.shown import Shown, book, no_hints, of_table, print_lines, print_table, screen
 from tracelens_graph.cli.traces import load_set, ranks_in, traces_named
 from tracelens_graph.cli.windows import WindowChoice
-from tracelens_graph.errors import AnalysisError
+from tracelens_graph.errors import AnalysisError, TraceError
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.critical_path.causes import Causes
@@ -103,11 +103,23 @@ def answer_path(
 
 
 def check_part(files: Sequence[str], window: WindowChoice) -> None:
-    """Refuse a part that neither the first nor the last trace has, before all are read."""
-    try:
-        window.of_each(load_set(files[:1], is_job=False))
-    except AnalysisError:
-        window.of_each(load_set(files[-1:], is_job=False))
+    """Refuse a part that neither the first nor the last trace has, before all are read.
+
+    Beside them may lie files of another kind, such as execution traces, which loading judges.
+    """
+    lacks: AnalysisError | None = None
+    for ends in (files, files[::-1]):
+        for file in ends[:FEW_FILES]:
+            try:
+                window.of_each(load_set([file], is_job=False))
+            except TraceError:
+                continue
+            except AnalysisError as error:
+                lacks = error
+                break
+            return
+    if lacks is not None:
+        raise lacks
 
 
 def _ranks(files: Sequence[str], scheduler: str | None, is_asked: bool) -> TraceSet:

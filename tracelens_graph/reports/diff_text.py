@@ -15,6 +15,7 @@ from tracelens_graph.analyses.alignment.host_work import HOST_TIMES, is_of_host
 from tracelens_graph.analyses.alignment.noise import Proof
 from tracelens_graph.analyses.alignment.setups import setup_lines
 from tracelens_graph.analyses.alignment.several import SPREAD
+from tracelens_graph.analyses.alignment.spread import odd_step
 from tracelens_graph.analyses.diagnosis.headline import is_thinned
 from tracelens_graph.analyses.ops.programs import recorded_executions
 from tracelens_graph.analyses.serving.iterations import BETWEEN
@@ -123,6 +124,12 @@ def notes_on(difference: Diff) -> list[str]:
             f"Most events were left out of the {files} of {' and '.join(thinned)}: what stands on the other side only "
             "may have run there unrecorded"
         )
+    for name, window in sides:
+        if (odd := odd_step(window)) is not None:
+            step = window.core.names[window.core.columns.name[odd.row]]
+            notes.append(
+                f"{name}: {step} computes {odd.ratio:.2f}x as long as its other steps, and is no part of its noise"
+            )
     notes += _graph_launches(difference)
     for name, side, ns in zip(difference.names, difference.alignment.sides, difference.ns, strict=True):
         unlinked = sum(int(side.ns[side.low[root] : side.high[root]].sum()) for root in side.lone_roots.tolist())
@@ -183,7 +190,7 @@ def listed_places(changed: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any
 
     def is_hardly_changed(row: Mapping[str, Any]) -> bool:
         least = max(_HARDLY * row["a_ms"], _OF_CLOCK * of_clock, NEARLY_NOTHING)
-        return bool(row["reason"] == Reason.other_time and abs(row["change_ms"]) < least)
+        return bool(row["reason"] in (Reason.other_time, Reason.copy_rate) and abs(row["change_ms"]) < least)
 
     return [row for row in changed if row["reason"] != Reason.clock and not is_hardly_changed(row)]
 
@@ -263,7 +270,9 @@ def _lines(
     number = "The place" if len(shown) == 1 else f"The {len(shown)} places"
     deviate = " besides" if of_all else ""
     if shown:
-        text = f"{number} with most of the change{deviate} ({part:.0f} % of all that became faster or slower)"
+        is_counted = [row["place"] for row in shown] == [*range(1, len(shown) + 1)]
+        numbers = "" if is_counted else "; numbers as in --points"
+        text = f"{number} with most of the change{deviate} ({part:.0f} % of all that became faster or slower{numbers})"
         yield from wrapped(text if whole else f"{number} with other work, which takes as long", width)
     for row in shown:
         yield from place_lines(row, width, of_place)

@@ -10,14 +10,18 @@ import numpy as np
 import pytest
 
 from tracelens_graph.analyses.across.margins import margin_ms
+from tracelens_graph.analyses.alignment.causes import Reason
 from tracelens_graph.analyses.alignment.difference import Diff, diff, median_steps
 from tracelens_graph.analyses.alignment.noise import ALL, Noise, Proof, student
+from tracelens_graph.analyses.alignment.spread import odd_step
 from tracelens_graph.analyses.alignment.tables import diff_tables
 from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import whole_window
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.reports.diff_text import changed_places, headline
+from tracelens_graph.reports.diff_text import changed_places, headline, notes_on
+from tracelens_graph.schema import Kind
 from tracelens_graph.simulate import simulate
 
 Change = Callable[[str], float]
@@ -26,7 +30,7 @@ Change = Callable[[str], float]
 
 def run(seed: int, change: Change = lambda name: 1, **settings: Any) -> Core:
     """A run of the simulator whose kernels vary by up to 5 %, as a graph."""
-    trace = simulate(seed=seed, jitter=0.05, **settings).ranks[0].trace
+    trace = simulate(**{"seed": seed, "jitter": 0.05, **settings}).ranks[0].trace
     later = 0.0
     for event in sorted((e for e in trace["traceEvents"] if e.get("cat") == "kernel"), key=lambda e: float(e["ts"])):
         more = float(event["dur"]) * (change(event["name"]) - 1)
@@ -138,6 +142,37 @@ def test_a_module_that_only_one_side_has_is_proven_by_its_own_time() -> None:
     rows = [row for row, proof in enumerate(noise.proofs) if proof is Proof.structure]
     assert rows
     assert (np.abs(noise.change)[rows] > noise.margin[rows]).all()
+
+
+def test_few_slow_calls_are_no_slow_family() -> None:
+    calls = iter(range(10**6))
+
+    def one_layer(name: str) -> float:
+        return 1.8 if 40 <= next(calls) < 70 else 1
+
+    a, b = run(1, steps=1, layers=6, jitter=0.01), run(1, one_layer, steps=1, layers=6, jitter=0.01)
+    assert not [note for note in noise_of(a, b).notes() if note.startswith(ALL)]
+    assert noise_of(a, run(2, gemm, steps=1, layers=6, jitter=0.01)).notes()
+
+
+def test_a_small_factor_of_all_kernels_is_found_though_they_vary() -> None:
+    a, b = run(1, steps=1, layers=6, jitter=0.02), run(2, lambda name: 1.03, steps=1, layers=6, jitter=0.02)
+    reasons = diff_tables(compared(a, b))["diff_places"]["reason"]
+    assert np.mean([reason == Reason.clock for reason in reasons]) > 0.8
+    for seed in range(2, 6):
+        c = run(seed, steps=1, layers=6, jitter=0.02)
+        assert Reason.clock not in diff_tables(compared(a, c))["diff_places"]["reason"]
+
+
+def test_an_odd_step_is_named_and_no_change_of_the_others() -> None:
+    a, per_step, calls = run(1, steps=4), len(rows_of_kind(run(1, steps=1).columns, (Kind.Kernel,))), iter(range(10**6))
+    b = run(2, lambda name: 1.4 if next(calls) // per_step == 2 else 1, steps=4)
+    assert odd_step(whole_window(a)) is None
+    odd = odd_step(whole_window(b))
+    assert odd is not None
+    assert odd.ratio == pytest.approx(1.4, rel=0.05)
+    assert alarms(a, b) == []
+    assert any("1.4" in note and "as its other steps" in note for note in notes_on(compared(a, b)))
 
 
 def test_without_noise_nothing_is_judged() -> None:

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from math import exp, sqrt
+from math import exp, log, sqrt
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -60,6 +60,8 @@ _OF_TOTALS = 0.001
 """The same share for each total."""
 _BETWEEN_RUNS = 0.01
 """Relative deviation of equal work between runs, at most."""
+_OF_RATIO = 0.5
+"""Share of the ratio of a family, as logarithm, by which its calls move in the median where most of them do."""
 ALL = "all places with the same kernels"
 
 
@@ -233,13 +235,19 @@ class Noise:
         notes, seen = [], set[int]()
         for family in self.families:
             rows = [row for row in family.places.tolist() if self.proofs[row] is Proof.family]
-            if family.is_proven and not seen.issuperset(rows):
+            if family.is_proven and not seen.issuperset(rows) and self._is_of_most(family):
                 notes.append(
                     f"{family.name}: {len(family.places):,} places take {family.ratio:.3f}x as long together "
                     f"({family.low:.3f} to {family.high:.3f})"
                 )
                 seen.update(rows)
         return notes
+
+    def _is_of_most(self, family: Family) -> bool:
+        """Whether most calls of a family move by about its ratio; else few layers or steps make it."""
+        points = [point.ns for row in family.places.tolist() for point in self._places[row].points if all(point.ns)]
+        usual = float(np.median(np.log([b / a for a, b in points]))) if points else 0.0
+        return usual / log(family.ratio) > _OF_RATIO
 
 
 def _interval(change: float, variance: float, freedom: float) -> Interval:

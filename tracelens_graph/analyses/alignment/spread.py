@@ -13,10 +13,12 @@ have in common is estimated apart, and added.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from tracelens_graph.analyses.alignment.forest import Forest
+from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, gpu_classes
 from tracelens_graph.analyses.timeline.step_breakdown import step_bounds
 from tracelens_graph.analyses.timeline.timeline import times_by_group
 from tracelens_graph.graph.arrays import distinct
@@ -41,6 +43,9 @@ _MOST_STEPS = 64
 """Steps of a trace that are looked at: those nearest to the steps compared."""
 STEP = "step_time"
 """What the times of steps call how long each takes, host and GPU."""
+_LEAST_STEPS = 3
+_ODD = 1.15
+"""From how many steps on one may be odd, and how many times as long as usual its computation takes then."""
 _MAD = 1.4826
 """Deviation of a normal distribution over its median absolute deviation."""
 
@@ -127,8 +132,40 @@ def _with_other_steps(w: Window, here: Rows) -> tuple[Rows, Codes]:
     steps, of = distinct(core.gpu_step[gpu])
     middle = int(np.median(np.searchsorted(steps, step)))
     is_near = np.abs(of - middle) <= _MOST_STEPS // 2
+    if (odd := odd_step(w)) is not None:
+        is_near &= steps[of] != odd.row
     is_near |= np.isin(gpu, here)
     return gpu[is_near], of[is_near]
+
+
+class OddStep(NamedTuple):
+    """The only step of a trace that takes longer, by far, than the others, which launch as many GPU events.
+
+    Attributes:
+        row: the step.
+        ratio: its computation over that of the others, in the median.
+    """
+
+    row: int
+    ratio: float
+
+
+def odd_step(w: Window) -> OddStep | None:
+    """That of the trace of a window; None where no step is, or several are, and of iterations of a server."""
+    core = w.core
+    gpu = core.gpu_rows[core.gpu_step[core.gpu_rows] >= 0]
+    steps, of = distinct(core.gpu_step[gpu])
+    if w.all_iterations is not None or len(steps) < _LEAST_STEPS:
+        return None
+    computes = gpu_classes(core, gpu) == COMPUTATION
+    ns = np.bincount(of[computes], core.columns.dur_ns[gpu[computes]], len(steps))
+    usual = float(np.median(ns))
+    is_odd = ns > _ODD * usual
+    counts = np.bincount(of)
+    if is_odd.sum() != 1 or len(np.unique(counts)) > 1 or not usual:
+        return None
+    at = int(is_odd.argmax())
+    return OddStep(int(steps[at]), float(ns[at] / usual))
 
 
 def times_of_steps(w: Window) -> dict[str, Ns]:
