@@ -2,12 +2,12 @@
 
 Intervals of one comparison hold all together, but for one comparison in five hundred (Bonferroni):
 
-* of a **place** the change of what it takes in the mean over steps, far durations moved in, plus and minus a quantile of
-  Student's distribution;
+* of a **place** the change of what it takes in the mean over steps, far durations moved in, plus and minus a quantile
+  of Student's distribution;
 * of a **family**, the places of one op or of one category of kernels, the ratio of both sides: the mean of the
   logarithms of the places' ratios, weighted by their precision, so that small changes that agree are proof together;
-* of **totals** the change of the mean over steps; of the GPU time that of its places. Where that of the GPU time is within noise, as waits of collectives
-  make it, what its places prove by themselves still counts.
+* of **totals** the change of the mean over steps; of the GPU time that of its places. Where that is within noise, as
+  waits of collectives make it, what its places prove by themselves still counts.
 
 Two runs of one program may differ by more than their steps do. If the ratios of places do so beyond chance, that is
 added to their variances, up to a limit beyond which work is not taken for equal.
