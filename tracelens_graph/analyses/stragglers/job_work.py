@@ -187,7 +187,7 @@ def _of_computation(causes: Causes, worker: int, row: int) -> str:
     if name not in known:
         known[name] = _kernels_named(causes, name)
     of = known[name]
-    if of.count[worker] > MORE_OFTEN * of.median:
+    if of.number[worker] > MORE_OFTEN * of.median:
         return MORE
     own = of.inputs[worker]
     is_known_elsewhere = any(other and (other != own or ranks > 1) for other, ranks in of.ranks.items())
@@ -197,7 +197,7 @@ def _of_computation(causes: Causes, worker: int, row: int) -> str:
 class _Kernels(NamedTuple):
     """Kernels of one name: per rank how many, and the inputs of their ops; of these how many ranks have them."""
 
-    count: list[int]
+    number: list[int]
     median: float
     inputs: list[frozenset[str]]
     ranks: Counter[frozenset[str]]
