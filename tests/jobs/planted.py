@@ -39,6 +39,8 @@ PLANTED: Mapping[str, Planted] = {
     "healthy_experts": Planted(Job(style="moe", jitter=0.03)),
     "healthy_tensor": Planted(Job(tensor=4, jitter=0.03)),
     "healthy_pipeline": Planted(PIPELINE),
+    "healthy_interleaved": Planted(Job(ranks=8, pipeline=4, virtual=2, layers=2, jitter=0.03)),
+    "healthy_gloo_groups": Planted(Job(gloo=True, tensor=2, jitter=0.03)),
     "healthy_gloo": Planted(Job(gloo=True, ranks=4, jitter=0.03)),
     "two_ranks": Planted(Job(ranks=2, causes=(_host("data_loader", 1),)), (1,), ("data loader",)),
     "loader": Planted(Job(causes=(LOADER,)), (3,), ("data loader",)),
@@ -60,6 +62,16 @@ PLANTED: Mapping[str, Planted] = {
     ),
     "slow_stage": Planted(
         Job(ranks=8, per_host=2, pipeline=4, causes=(Cause("slower_kernels", (4, 5), factor=1.4),)), (4, 5), ("stage",)
+    ),
+    "interleaved_stage": Planted(
+        Job(ranks=8, pipeline=4, virtual=2, layers=2, causes=(Cause("slower_kernels", (4, 5), factor=1.4),)), (4, 5),
+        ("stage 2", "slower kernels"),
+    ),
+    "interleaved_rank": Planted(
+        Job(ranks=8, pipeline=4, virtual=2, steps=3, causes=(_host("python", 6),)), (6,), ("python",)
+    ),
+    "interleaved_loader": Planted(
+        Job(ranks=8, pipeline=2, virtual=3, layers=2, causes=(_host("data_loader", 1),)), (1,), ("data loader",)
     ),
     "rank_in_pipeline": Planted(
         Job(ranks=16, per_host=4, pipeline=4, causes=(_host("python", 6, us=1500),)), (6,), ("python",)

@@ -67,6 +67,7 @@ class Job:
     Attributes:
         ranks, per_host: ranks of the job, and on each host.
         tensor, pipeline: ranks that share a layer, and stages.
+        virtual: stages of the model that each stage of the pipeline has, interleaved.
         steps, layers, microbatches: of a stage; micro-batches count in a pipeline alone.
         style: "ddp" (all-reduce of buckets), "fsdp" (all-gather, reduce-scatter of layers) or "moe" (all-to-all).
         kernel_us, host_us: duration of a forward kernel, and of the host's part of an op.
@@ -92,6 +93,7 @@ class Job:
     per_host: int = 8
     tensor: int = 1
     pipeline: int = 1
+    virtual: int = 1
     steps: int = 5
     layers: int = 4
     microbatches: int = 4
@@ -145,9 +147,10 @@ class Job:
         first = rank - rank % self.tensor
         return tuple(range(first, first + self.tensor))
 
-    def neighbour(self, rank: int, ahead: int) -> int | None:
-        """The rank of the stage before (-1) or behind (1)."""
-        return rank + ahead * self.tensor * self.data if 0 <= self.stage(rank) + ahead < self.pipeline else None
+    def neighbour(self, rank: int, ahead: int, wraps: bool = False) -> int | None:
+        """The rank of the stage before (-1) or behind (1), if there is one, or the pipeline wraps."""
+        inside = 0 <= self.stage(rank) + ahead < self.pipeline
+        return (rank + ahead * self.tensor * self.data) % self.ranks if inside or wraps else None
 
     def transfer_us(self, group: Sequence[int], size: float, passes: float, one_way: bool) -> float:
         """How long a ring, or a pair, takes for so many bytes."""
@@ -327,7 +330,10 @@ class Rank:
             self._strike("data_loader")
             self.host("user_annotation", OF_HOST["data_loader"][1], 60.0)
             self.work("aten::copy_", "Memcpy HtoD (Pinned -> Device)", 40.0, bytes=1 << 20)
-            yield from self._pipelined() if self.job.pipeline > 1 else self._passes()
+            if self.job.pipeline < 2:
+                yield from self._passes()
+            else:
+                yield from self._interleaved() if self.job.virtual > 1 else self._pipelined()
             yield from self._optimizer()
             if self.job.sync:
                 self.wait()
@@ -366,14 +372,25 @@ class Rank:
             if at >= warm:
                 yield from self._stage(self._backward(at == self.job.microbatches + warm - 1), 1, -1)
 
-    def _stage(self, work: Program, source: int, target: int) -> Program:
+    def _interleaved(self) -> Program:
+        """All forwards of one stage of the model after another, then all backwards."""
+        chunks = range(self.job.virtual)
+        for chunk in chunks:
+            for _ in range(self.job.microbatches):
+                yield from self._stage(self._forward(), -1, 1, (chunk > 0, chunk < chunks[-1]))
+        for chunk in reversed(chunks):
+            for at in range(self.job.microbatches):
+                last = chunk == 0 and at == self.job.microbatches - 1
+                yield from self._stage(self._backward(last), 1, -1, (chunk < chunks[-1], chunk > 0))
+
+    def _stage(self, work: Program, source: int, target: int, wraps: tuple[bool, bool] = (False, False)) -> Program:
         elements = 1 << 20
-        if (peer := self.job.neighbour(self.number, source)) is not None:
+        if (peer := self.job.neighbour(self.number, source, wraps[0])) is not None:
             stream = 40 + (source > 0)
             yield from self.collective("recv", self._column(), elements, stream, peer)
             self.stay(stream)
         yield from work
-        if (peer := self.job.neighbour(self.number, target)) is not None:
+        if (peer := self.job.neighbour(self.number, target, wraps[1])) is not None:
             yield from self.collective("send", self._column(), elements, 50 + (target > 0), peer)
 
     def _column(self) -> tuple[int, ...]:

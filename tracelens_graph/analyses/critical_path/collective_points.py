@@ -26,6 +26,9 @@ BUFFERED_BYTES = 4 << 20
 _BUFFER_NS, _BUFFER_BYTES_PER_NS = 20_000, 5
 """It takes it within this time, at no less than this rate."""
 
+_TOGETHER_NS = 5_000
+"""Ends so near one another are those of one transfer."""
+
 _FROM_ONE = ("broadcast", "scatter")
 _TO_ONE = ("reduce", "gather")
 _EXCHANGE = ("all_to_all", "all_to_allv")
@@ -95,8 +98,9 @@ def _partners(members: Sequence[Member]) -> np.ndarray | None:
 def _transfer(members: Sequence[Member], start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
     """Of a transfer: the receiver waits for the sender, who need not wait with what a buffer takes.
 
-    One that ran far longer than a buffer needs before its receiver came, and ended soon after that, waited all the
-    same, as the kernel of a small message does where no buffer is free.
+    One that ran far longer than a buffer needs before its receiver came, and ended soon after that, or that ended
+    together with a receiver who came later, waited all the same, as the kernel of a small message does where no buffer
+    is free.
     """
     awaited = np.ones((len(members), len(members)), bool)
     came = start_ns.max()
@@ -105,7 +109,8 @@ def _transfer(members: Sequence[Member], start_ns: np.ndarray, end_ns: np.ndarra
         if one.node.kind != "send" or size is None or size > BUFFERED_BYTES:
             continue
         before, after = came - start_ns[at], end_ns[at] - came
-        if not 0 <= after <= before - _BUFFER_NS - size // _BUFFER_BYTES_PER_NS:
+        is_together = abs(end_ns.max() - end_ns[at]) <= min(_TOGETHER_NS, before // 2)
+        if after < 0 or not (is_together or after <= before - _BUFFER_NS - size // _BUFFER_BYTES_PER_NS):
             awaited[at] = False
             awaited[at, at] = True
     return awaited
@@ -236,8 +241,7 @@ def collective_points(
     found = CollectivePoints(
         len(time), on_host=len(np.unique(matched.number[matched.number >= 0])) - len(np.unique(number))
     )
-    size = np.array([one.group_size or 0 for one in known.forms], np.int64)[known.form[part]] if len(part) else part
-    found.whole = end[np.bincount(number)[number] >= size] if len(part) else end
+    found.whole = end[np.bincount(number)[number] >= matched.group_size[number]] if len(part) else end
     partly = np.array([waits_partly(kind) for kind in matched.kind], bool)
     group = np.where(partly[number], -1, number)
     pairs: list[tuple[int, int, int]] = []

@@ -128,6 +128,7 @@ def proven(found: Sequence[Culprit], even: Slowdown, figures: Figures) -> list[C
             moves = one.moves and len(places) > 1
             who = one.who if places == one.places else called(m, places, moves, shared)
             kept.append(replace(one, places=places, who=who, moves=moves, cost_ns=even.cost_ns(places)))
+    kept = [one for one in kept if one.reason in GPU_REASONS or _is_saved(one, kept, even)]
     known = {place for one in kept for place in one.places}
     more: dict[tuple[str, str], list[int]] = defaultdict(list)
     for place in sorted(even.culprits):
@@ -163,3 +164,9 @@ def _costly(one: Culprit, even: Slowdown) -> tuple[int, ...]:
     if is_few and not one.moves:
         places = tuple(place for place in one.places if even.excess(place, kind) >= LEAST_COST)
     return places or (one.places if even.alone(one.places, kind) >= LEAST_COST else ())
+
+
+def _is_saved(one: Culprit, culprits: Sequence[Culprit], even: Slowdown) -> bool:
+    """Whether a repair of a culprit saves what its host time must cost, once the other culprits are repaired."""
+    others = {place for other in culprits for place in other.places} - {*one.places}
+    return even.saved(one.places, sorted(others)) >= LEAST_COST

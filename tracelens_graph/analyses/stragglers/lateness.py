@@ -42,7 +42,7 @@ LEAST_OF_A_STEP_PERCENT = 20.0
 """Or of a step, where delays are of few steps."""
 SMALL_PERCENT = 10.0
 """A rank, or a reason, with less than this share of the lateness of the largest beside it is none of its own."""
-UNPROVEN = 2
+UNPROVEN = 3
 """Where no replay shows what lateness costs, it counts from so many times as much as by chance."""
 NEARLY_ALWAYS_PERCENT = 80.0
 LEAST_COLLECTIVES = 5

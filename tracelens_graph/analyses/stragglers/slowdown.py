@@ -190,6 +190,11 @@ class Slowdown:
         """What the steps take longer for some workers alone, together."""
         return round(self.alone(workers) * self.ideal_ns * self.work.steps)
 
+    def saved(self, workers: Sequence[int], repaired: Sequence[int] = ()) -> float:
+        """What a repair of some workers saves, once others are repaired, as a share of the ideal job."""
+        before, after = (np.isin(self.work.worker, one) for one in (repaired, [*workers, *repaired]))
+        return (self.work.length_ns(~before) - self.work.length_ns(~after)) / self.ideal_ns
+
     @cached_property
     def by_chance(self) -> float:
         """The excess of workers below which none stands out from the others.
