@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import tracelens_graph as tlg
 from corpus import CORPUS, needs_corpus
+from tracelens_graph.analyses.stragglers import slowdown as slowdowns
 from tracelens_graph.analyses.stragglers.operations import COLUMNS
 from tracelens_graph.analyses.stragglers.reasons import OTHERS, UNNAMED
 from tracelens_graph.cli.app import app
@@ -100,6 +101,20 @@ def test_an_even_job_has_no_culprit(job: Job, tmp_path: Path) -> None:
 
 
 # --- operations in a file --------------------------------------------------------------------------------------------
+
+
+def test_of_many_workers_some_are_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(ranks=16, causes=(Cause("slower_kernels", (3, 9), factor=1.5), Cause("python", (12,), us=4000)))
+    write(job, tmp_path)
+    whole = tlg.slowdown(tlg.load_set(tmp_path))
+    assert not any("interpolated" in note for note in whole.table().notes)
+    monkeypatch.setattr(slowdowns, "MOST_STEPPED", 0)
+    monkeypatch.setattr(slowdowns, "LEAST_REPLAYS", 8)
+    some = tlg.slowdown(tlg.load_set(tmp_path))
+    assert sorted(some.culprits) == sorted(whole.culprits) != []
+    assert [some.workers[at] for at in some.culprits] == pytest.approx([whole.workers[at] for at in some.culprits])
+    assert some.workers == pytest.approx(whole.workers, abs=0.02)
+    assert any("8 of 16 workers are replayed" in note for note in some.table().notes)
 
 
 def test_collectives_on_the_host_are_not_covered(tmp_path: Path) -> None:

@@ -161,10 +161,11 @@ class Job:
         """Late arrivals to some collectives of this job, of clocks that can be compared, explained by whole traces."""
         whole = self._held if self._is_small and self._held is not None else whole
         everything = self.matched.whole.comparable
+        causes = self._causes if self._is_small and everything is self.matched.whole else None
         if everything is shown:
             figures = self.figures if shown is self.matched else Figures(shown, self.figures.architecture)
-            return late_arrivals(figures, whole)
-        return late_arrivals(Figures(everything, self.figures.architecture), whole, shown=shown)
+            return late_arrivals(figures, whole, causes=causes)
+        return late_arrivals(Figures(everything, self.figures.architecture), whole, shown=shown, causes=causes)
 
     @cached_property
     def _makers(self) -> Mapping[str, Callable[[], Table]]:

@@ -157,9 +157,12 @@ def proven(found: Sequence[Culprit], even: Slowdown, figures: Figures) -> list[C
 def _costly(one: Culprit, even: Slowdown) -> tuple[int, ...]:
     """The places of a culprit that cost the job something; all if their host does so only together, else none."""
     if one.reason in GPU_REASONS:
-        return tuple(place for place in one.places if even.alone([place]) >= even.by_chance and even.why(place)[0])
+        return tuple(place for place in one.places if even.excess(place) >= even.by_chance and even.why(place)[0])
     kind = "host" if one.reason in _OF_HOST else None
-    places = () if one.moves else tuple(place for place in one.places if even.alone([place], kind) >= LEAST_COST)
+    is_few = len(one.places) <= even.most_replays
+    places: tuple[int, ...] = ()
+    if is_few and not one.moves:
+        places = tuple(place for place in one.places if even.excess(place, kind) >= LEAST_COST)
     return places or (one.places if even.alone(one.places, kind) >= LEAST_COST else ())
 
 

@@ -7,7 +7,11 @@ median. Host time between two calls takes the median of equal stretches; the pub
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -79,6 +83,8 @@ def work_of_job(causes: Causes, between_programs: bool = True) -> Work:
         if name not in kinds:
             kinds.append(name)
         ideal[edge], kind[edge] = int(np.median(recorded[edge])), kinds.index(name)
+    worker = causes.ordinal[causes.after]
+    edges = cache(lambda: dict(positions_by(worker * (len(kinds) + 1) + kind)))  # those without a kind are one before
     there = ~apart[causes.ordinal]
     ends = np.flatnonzero((causes.role == Role.gpu_end) & there)
     steps = steps_of(causes)
@@ -93,7 +99,7 @@ def work_of_job(causes: Causes, between_programs: bool = True) -> Work:
         recorded=recorded,
         ideal=ideal,
         kind=kind,
-        worker=causes.ordinal[causes.after],
+        worker=worker,
         kinds=kinds,
         workers=[one.name for one in causes.traces],
         stage=stage,
@@ -104,11 +110,11 @@ def work_of_job(causes: Causes, between_programs: bool = True) -> Work:
         steps=max(len(steps.number), 1),
         notes=causes.notes,
         is_covered=causes.matched is None or 2 * len(np.unique(causes.collective)) >= len(causes.matched),
-        explain=lambda worker, code: explained(
+        explain=lambda of, code: explained(
             causes,
             (recorded, ideal),
-            np.flatnonzero((kind == code) & (causes.ordinal[causes.after] == worker)),
-            worker,
+            edges().get(of * (len(kinds) + 1) + code, np.empty(0, np.int64)),
+            of,
             kinds[code],
         ),
     )
@@ -176,18 +182,41 @@ def _of_host(causes: Causes, edge: int, worker: int) -> tuple[str, str]:
 
 def _of_computation(causes: Causes, worker: int, row: int) -> str:
     """How the kernels like one differ from those of all ranks: in number, in the sizes of their inputs, or in time."""
+    core = causes.core(worker)
+    name, known = core.names[core.columns.name[row]], _KERNELS.setdefault(causes, {})
+    if name not in known:
+        known[name] = _kernels_named(causes, name)
+    of = known[name]
+    if of.number[worker] > MORE_OFTEN * of.median:
+        return MORE
+    own = of.inputs[worker]
+    is_known_elsewhere = any(other and (other != own or ranks > 1) for other, ranks in of.ranks.items())
+    return LARGER if is_known_elsewhere and (not own or of.ranks[own] < 2) else SLOWER
+
+
+class _Kernels(NamedTuple):
+    """Kernels of one name: per rank how many, and the inputs of their ops; of these how many ranks have them."""
+
+    number: list[int]
+    median: float
+    inputs: list[frozenset[str]]
+    ranks: Counter[frozenset[str]]
+
+
+_KERNELS: WeakKeyDictionary[Causes, dict[str, _Kernels]] = WeakKeyDictionary()
+"""Kernels by name, looked for on all ranks the first time only."""
+
+
+def _kernels_named(causes: Causes, name: str) -> _Kernels:
     counts, inputs = [], []
-    for ordinal in range(len(causes.traces)):
-        core, name = causes.core(ordinal), causes.core(worker).names[causes.core(worker).columns.name[row]]
-        c, rows = core.columns, causes.ranks[ordinal].gpu_rows
+    for ordinal, rank in enumerate(causes.ranks):
+        core = causes.core(ordinal)
+        c, rows = core.columns, rank.gpu_rows
         rows = rows[np.array([one == name for one in core.names], bool)[c.name[rows]]]
         owner = c.owner[rows][c.owner[rows] >= 0]
         counts.append(len(rows))
-        inputs.append({core.argsets[one][0] for one in np.unique(c.argset[owner]).tolist() if one >= 0})
-    if counts[worker] > MORE_OFTEN * float(np.median(counts)):
-        return MORE
-    others = [one for ordinal, one in enumerate(inputs) if ordinal != worker and one]
-    return LARGER if others and inputs[worker] not in others else SLOWER
+        inputs.append(frozenset(core.argsets[one][0] for one in np.unique(c.argset[owner]).tolist() if one >= 0))
+    return _Kernels(counts, float(np.median(counts)), inputs, Counter(inputs))
 
 
 SAME_SHARE = 0.5

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.diagnosis.finding import percent
 from tracelens_graph.analyses.ranks.figures import DELAYS_ADD_UP, Figures
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
@@ -108,7 +109,13 @@ MOST_EXPLAINED = 2_000
 """So many late arrivals are explained, the latest first."""
 
 
-def late_arrivals(figures: Figures, traces: TraceSet, top: int = 0, shown: MatchedCollectives | None = None) -> Table:
+def late_arrivals(
+    figures: Figures,
+    traces: TraceSet,
+    top: int = 0,
+    shown: MatchedCollectives | None = None,
+    causes: Causes | None = None,
+) -> Table:
     """One row per collective and rank that came late to it, the most new lateness first; see `LATE_ARRIVALS`.
 
     Args:
@@ -116,11 +123,12 @@ def late_arrivals(figures: Figures, traces: TraceSet, top: int = 0, shown: Match
         traces: the same ranks, with whole graphs; those of ranks that are neither late nor median are not analysed.
         top: number of rows; 0 for all.
         shown: collectives of windows of the same ranks, such as of a step: these alone have rows, by number.
+        causes: what bound the points of these ranks, where that is known.
 
     Raises:
         AnalysisError: `top` is negative, or the traces are not those of the figures.
     """
-    rows, notes = _explained(figures, traces, None if shown is None else _numbers_in(shown, figures.matched))
+    rows, notes = _explained(figures, traces, None if shown is None else _numbers_in(shown, figures.matched), causes)
     rows.sort(key=lambda row: (-row["new_us"], -row["late_us"], row["collective"]))
     first, more = first_rows(rows, top)
     number = len(traces)
@@ -141,13 +149,13 @@ def _numbers_in(shown: MatchedCollectives, matched: MatchedCollectives) -> dict[
 
 
 def _explained(
-    figures: Figures, traces: TraceSet, numbers: Mapping[int, int] | None
+    figures: Figures, traces: TraceSet, numbers: Mapping[int, int] | None, causes: Causes | None
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Rows of late arrivals, of all collectives or of those that have a number, and what is left out."""
     m = figures.matched
     if len(traces) != len(m.ranks):
         raise AnalysisError(f"there are {len(traces):,} traces, but the collectives are of {len(m.ranks):,} ranks")
-    arrivals, origins = Arrivals(figures, traces), Origins(traces, m)
+    arrivals, origins = Arrivals(figures, traces), Origins(traces, m, causes)
     late_parts = _late_parts(figures, numbers)
     explained = {part for part, late_ns in late_parts[:MOST_EXPLAINED] if late_ns >= EVEN_NS}
     # Pair by pair, as graphs of ranks may have to be read again.

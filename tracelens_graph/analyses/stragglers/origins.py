@@ -35,14 +35,15 @@ class Origins:
     Args:
         traces: the ranks.
         matched: which of their collectives are one.
+        causes: what bound their points, where that is known.
     """
 
-    def __init__(self, traces: TraceSet, matched: MatchedCollectives) -> None:
-        self._traces, self._matched = traces, matched
+    def __init__(self, traces: TraceSet, matched: MatchedCollectives, causes: Causes | None = None) -> None:
+        self._traces, self._matched, self._known = traces, matched, causes
 
     @cached_property
     def _causes(self) -> Causes:
-        return causes_of_ranks(self._traces, self._matched)
+        return causes_of_ranks(self._traces, self._matched) if self._known is None else self._known
 
     @cached_property
     def _work(self) -> Work:

@@ -28,7 +28,7 @@ from tracelens_graph.errors import AnalysisError
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
-from tracelens_graph.utils.arrays import Codes, Mask
+from tracelens_graph.utils.arrays import Codes, Mask, Ns
 
 SLOWEST_SHARE = 0.03
 """Share of the workers that M_W repairs."""
@@ -41,6 +41,9 @@ SPREADS, USUAL_SHARE = 3.0, 0.75
 
 LEAST_SHARE = 1 / 3
 """Workers with less than this share of the excess of the slowest do not account for it."""
+
+MOST_STEPPED, LEAST_REPLAYS = 10_000_000, 64
+"""Workers are replayed alone while all replays go through no more edges than this, and at least so many workers are."""
 
 SLOWDOWN = TableSchema(
     "slowdown",
@@ -124,6 +127,20 @@ class Slowdown:
                          for one, other in pairs])  # fmt: skip
 
     @cached_property
+    def most_replays(self) -> int:
+        """How many workers are replayed alone, so that the time for all of them grows with the edges only."""
+        return max(LEAST_REPLAYS, MOST_STEPPED // max(len(self.work.kind), 1))
+
+    @cached_property
+    def _excess_ns(self) -> Ns:
+        """Per worker and type of operations what they take longer than in the ideal job, ns."""
+        work = self.work
+        longer = np.where(work.kind >= 0, np.maximum(work.recorded - work.ideal, 0), 0)
+        place = work.worker * len(work.kinds) + np.maximum(work.kind, 0)
+        sums = np.bincount(place, longer, len(work.workers) * len(work.kinds))
+        return sums.reshape(len(work.workers), len(work.kinds))
+
+    @cached_property
     def by_workers(self) -> float | None:
         """M_W: which share of the excess goes with the slowest 3 % of the workers, at least one; None without any."""
         count = int(np.ceil(SLOWEST_SHARE * len(self.workers)))
@@ -142,9 +159,13 @@ class Slowdown:
         if self.workers[worker] < 1 + WORTH_A_REASON:
             return "", ""
         work = self.work
-        kinds = [kind for kind in range(len(work.kinds)) if (work.kind[work.worker == worker] == kind).any()]
-        alone = {kind: self._with_only((work.worker == worker) & (work.kind == kind)) for kind in kinds}
-        kind = max(alone, key=lambda one: alone[one])
+        kinds = np.flatnonzero(self._excess_ns[worker]).tolist() or [0]
+        if len(kinds) > 1 and len(work.workers) > self.most_replays:
+            kinds = [int(self._excess_ns[worker].argmax())]
+        kind = kinds[0]
+        if len(kinds) > 1:
+            of_worker = work.worker == worker
+            kind = max(kinds, key=lambda one: self._with_only(of_worker & (work.kind == one)))
         return work.explain(worker, kind) if work.explain is not None else (work.kinds[kind], "")
 
     def alone(self, workers: Sequence[int], kind: str | None = None) -> float:
@@ -158,6 +179,12 @@ class Slowdown:
         if kind is not None:
             kept &= self.work.kind == self.work.kinds.index(kind)
         return self._with_only(kept) - 1
+
+    def excess(self, worker: int, kind: str | None = None) -> float:
+        """The same of one worker."""
+        if kind is None and len(self.stages) < 2:
+            return float(self.workers[worker]) - 1
+        return self.alone([worker], kind)
 
     def cost_ns(self, workers: Sequence[int]) -> int:
         """What the steps take longer for some workers alone, together."""
@@ -190,7 +217,7 @@ class Slowdown:
         found = [at for at in order.tolist() if self.workers[at] - 1 >= least]
         # A worker of a pipeline may have that of others of its stage, and of its data-parallel rank.
         if len(self.stages) > 1:
-            found = [at for at in found if self.alone([at]) >= least]
+            found = [at for at in found[: self.most_replays] if self.alone([at]) >= least]
         return [at for at in found if self.why(at)[0]]
 
     def line(self, lacking: bool = False) -> str:
@@ -241,7 +268,23 @@ class Slowdown:
         return self.work.length_ns(kept) / self.ideal_ns
 
     def _of_workers(self, group: Codes) -> dict[int, float]:
-        return {one: self._with_only(group[self.work.worker] == one) for one in np.unique(group).tolist()}
+        """Slowdown of each group of workers; of many those between the replayed ones are interpolated.
+
+        Half of the replayed ones are those with most excess, the others lie at equal distances among the rest.
+        """
+        groups, place = np.unique(group, return_inverse=True)
+        excess = np.bincount(place, self._excess_ns.sum(axis=1))
+        order = np.argsort(excess, kind="stable")
+        low = max(len(groups) - self.most_replays // 2, 0)
+        spread = np.linspace(0, low, self.most_replays - self.most_replays // 2).astype(np.int64)
+        at = np.arange(len(groups))
+        if len(groups) > self.most_replays:
+            at = np.unique(np.concatenate((spread, at[low:])))
+        of_edge = place[self.work.worker]
+        replayed = [self._with_only(of_edge == one) for one in order[at].tolist()]
+        found = np.empty(len(groups))
+        found[order] = np.interp(np.arange(len(groups)), at, replayed)
+        return dict(zip(groups.tolist(), found.tolist(), strict=True))
 
     def _share_without(self, repaired: Mask) -> float | None:
         excess = self.length_ns - self.ideal_ns
@@ -263,7 +306,19 @@ class Slowdown:
                 self._row("worker", work.workers[at], float(self.workers[at]), **where)
                 | {"reason": reason, "what": what}
             )
-        return SLOWDOWN.of_records(rows, "Slowdown against even work", [*self.measures(), *work.notes])
+        return SLOWDOWN.of_records(
+            rows, "Slowdown against even work", [*self.measures(), *self._sampled(), *work.notes]
+        )
+
+    def _sampled(self) -> list[str]:
+        """How many workers are replayed, where not all are."""
+        count = len(np.unique(self.work.dp_rank))
+        if count <= self.most_replays:
+            return []
+        return [
+            f"{self.most_replays:,} of {count:,} workers are replayed alone, those with most excess among them; "
+            f"others are interpolated by their excess"
+        ]
 
     def _row(self, of: str, name: str, slowdown: float, **where: int) -> dict[str, object]:
         return {
