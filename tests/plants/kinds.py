@@ -358,7 +358,7 @@ _EXTERN = r"aten::(convolution_backward|mm|addmm|bmm|_flash_attention_backward)|
 def compiled_backward(layers: str, share: float = 0.6) -> Edit:
     """The backward pass of each of some modules is one compiled region.
 
-    Products in it stay calls of their own; all between two of them is one Triton kernel that takes a share of its time,
+    Products in it stay calls of their own, all between two of them is one Triton kernel that takes a share of its time,
     and what adds up gradients comes behind the region.
     """
 
@@ -418,7 +418,7 @@ def _compiled(t: Recording, nodes: list[Event], share: float) -> float:
         new = {**region, "name": name, "ts": first["ts"] + depth, "dur": at + 3.0 - 2 * depth - first["ts"]}
         t.host.append({**new, "args": region["args"] if depth < 2 else {}})
     at += 5.0
-    for host, work in added:
+    for host, work in added[::-1]:  # in the order of the parameters
         order += [event for event in work if "nccl" not in event["name"]]
         at = _moved(host, at)
     late = at - _end(last)
@@ -446,7 +446,9 @@ def _outermost(t: Recording, node: Event, pattern: str) -> list[Event]:
     return found
 
 
-def _triton(t: Recording, like: Event, fused: list[tuple[str, list[Event]]], at: float, number: int, share: float) -> Event:
+def _triton(
+    t: Recording, like: Event, fused: list[tuple[str, list[Event]]], at: float, number: int, share: float
+) -> Event:
     """One kernel, launched by the region itself, in place of others."""
     work = [event for _, events in fused for event in events]
     ops = sorted({_snake(name) for name, _ in fused})

@@ -141,8 +141,11 @@ class Matching:
             sums, rest = _without_sums(a, b, below_u, below_v)
             for side in range(2):
                 self.sums[side].extend(sums[side])
-            for part in (sums, rest):
-                stack += self._by_units(*part) if all(part) else []
+            if all(sums):
+                runs = len(self.runs)
+                stack += self._by_units(*sums)
+                del self.runs[runs:]  # sums may come in any order
+            stack += self._by_units(*rest) if all(rest) else []
 
     def _zip(self, leaves: range, first: int) -> None:
         self.of_a[leaves.start : leaves.stop] = np.arange(first, first + len(leaves))
