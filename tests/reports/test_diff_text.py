@@ -192,6 +192,30 @@ def made_times() -> Table:
     return Table("diff_times", columns, DIFF_TIMES)
 
 
+def on_streams(*streams: int) -> Any:
+    """Two equal ops, one after the other on a stream, or beside each other on two."""
+    events = []
+    for at, stream in enumerate(streams):
+        now = 10.0 + 20 * at
+        events += [
+            span("cpu_op", "aten::mm", now, 8.0, Input_Dims=[[8, 8]], Input_type=["float"]),
+            span("cuda_runtime", "cudaLaunchKernel", now + 1, 5.0, correlation=at),
+            span("kernel", "gemm", 1000 + (100 * at if stream == streams[0] else 0), 90.0, 0, stream, device=0,
+                 stream=stream, correlation=at),
+        ]  # fmt: skip
+    return load_core({"traceEvents": events})
+
+
+def test_work_beside_other_work_is_shown() -> None:
+    difference = diff(on_streams(7, 7), on_streams(7, 9))
+    tables = {"diff_totals": totals_table(difference), "diff_places": places_table(difference),
+              "diff_times": times_table(difference)}  # fmt: skip
+    lines = [" ".join(line.split()) for line in screen(difference, tables, 100, False)]
+    at = lines.index("overlap with other work 0.000 -> 0.090 ms +0.090")
+    assert lines[at - 1].startswith("computation 0.180 -> 0.090 ms -0.090")
+    assert lines[at + 1] == "kernels and fills take 0.180 -> 0.180 ms in all, on 1 -> 2 streams"
+
+
 def test_headlines() -> None:
     def said(first: list[Op], second: list[Op]) -> str:
         difference = diff(program(first), program(second))

@@ -16,9 +16,17 @@ from tracelens_graph.analyses.alignment.noise import Proof
 from tracelens_graph.analyses.alignment.setups import setup_lines
 from tracelens_graph.analyses.alignment.several import SPREAD
 from tracelens_graph.analyses.diagnosis.headline import is_thinned
-from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.analyses.ops.programs import recorded_executions
 from tracelens_graph.analyses.serving.iterations import BETWEEN
+from tracelens_graph.reports.diff_times_text import (
+    INDENT,
+    NEARLY_NOTHING,
+    cause_lines,
+    figures,
+    percent_of,
+    pooled_lines,
+    total_lines,
+)
 from tracelens_graph.reports.document import document_json, facts
 from tracelens_graph.reports.markdown import escape, page, table_markdown
 from tracelens_graph.reports.report_text import heading
@@ -28,41 +36,25 @@ from tracelens_graph.tables.names import fitted
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import bold
 from tracelens_graph.utils.arrays import Mask
-from tracelens_graph.utils.texts import cut_end, cut_middle, first_lines, printable, width_of, wrapped
+from tracelens_graph.utils.texts import cut_middle, first_lines, printable, width_of, wrapped
 
 PLACES = 5
 """Places on the screen."""
-_INDENT = "  "
-_PARTS = ("total_time", "computation_time", "exposed_comm_time", "exposed_memcpy_time", "idle_time")
 _CHANGE = 9
-_LABEL = 30
 _SCREEN = 38
 """Lines that a screen has room for, beside two hints."""
 _WHY_LINES = ((3, 3), (3, 2), (3, 1), (2, 1), (3, 0), (2, 0), (1, 0))
 """Lines of the reason of a place, and of the explanation of a cause, at most: the first that fit on a screen."""
-_AROUND = "around"
-_AROUND_MEANING = "before the step's first and behind its last GPU event, not in the above"
 _PHASES = 3
 """Phases of servers on the screen."""
 _LEAST_OUTSIDE = 0.05
 """Least change of the time outside of steps that is shown, as a share of the longest step."""
 STEP_PARTS = {"gpu_ms": "GPU work", "idle_ms": "idle in the step", "gap_ms": "gap before it", "step_ms": "in all"}
 """What a step of a server takes -> what it is; the first three add up to the last."""
-_LEAST_OF_TIME = 0.001
-"""Share of the longest time below which a part of it is not listed."""
-_CAUSES = 3
-_LEAST_OF_IDLE = 0.05
-"""Causes of idle time on the screen, and what share of all changes of times each has at least."""
 _HARDLY = 0.005
 """Share of a place's time below which a change of it fills no place of the list."""
 _OF_CLOCK = 0.01
 """Share of what the factor of all kernels explains, likewise."""
-_NEARLY_NOTHING = 0.0005
-"""Time in ms that shows as nothing: no change is a share of it, ..."""
-_MOST_PERCENT = 1000
-"""... and none beyond this says more than the two times."""
-_LARGEST_OF_IDLE = 0.2
-"""Part of that least change from which on the largest cause is shown."""
 _LEAST_UNLINKED = 1
 """Percent of GPU time without a launch from which on a note has it."""
 
@@ -188,7 +180,7 @@ def listed_places(changed: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any
     of_clock = sum(abs(row["change_ms"]) for row in changed if row["reason"] == Reason.clock)
 
     def is_hardly_changed(row: Mapping[str, Any]) -> bool:
-        least = max(_HARDLY * row["a_ms"], _OF_CLOCK * of_clock, _NEARLY_NOTHING)
+        least = max(_HARDLY * row["a_ms"], _OF_CLOCK * of_clock, NEARLY_NOTHING)
         return bool(row["reason"] == Reason.other_time and abs(row["change_ms"]) < least)
 
     return [row for row in changed if row["reason"] != Reason.clock and not is_hardly_changed(row)]
@@ -238,26 +230,26 @@ def _lines(
 ) -> Iterator[str]:  # fmt: skip
     totals = tables["diff_totals"]
     for line in (*side_lines(difference), *warnings_on(difference)):
-        yield from wrapped(printable(line), width, _INDENT)
+        yield from wrapped(printable(line), width, INDENT)
     yield ""
     changed = changed_places(tables["diff_places"])
     if "diff_phases" in tables:
         yield from _phases(tables["diff_phases"], width)
-    yield from (bold(line, color) for line in wrapped(headline(totals, bool(changed)), width, _INDENT))
-    yield from _times(totals, width)
-    yield from _pooled(difference, width)
+    yield from (bold(line, color) for line in wrapped(headline(totals, bool(changed)), width, INDENT))
+    yield from total_lines(difference, totals, width)
+    yield from pooled_lines(difference, width)
     largest = max((abs(row["change_ms"]) for row in listed_places(changed)), default=0.0)
-    yield from _without_work(tables["diff_times"], largest, width, of_cause)
+    yield from cause_lines(tables["diff_times"], largest, width, of_cause)
     for note in notes:
-        yield from wrapped(printable(note), width, _INDENT)
+        yield from wrapped(printable(note), width, INDENT)
     noise = noise_note(tables["diff_places"])
     if not changed:
-        yield from wrapped(noise, width, _INDENT) if noise else ()
+        yield from wrapped(noise, width, INDENT) if noise else ()
         return
     yield ""
     of_all = clock_texts(changed)
     for text in of_all or tables["diff_places"].notes:
-        yield from wrapped(printable(text), width, _INDENT)
+        yield from wrapped(printable(text), width, INDENT)
     listed = listed_places(changed)
     whole = sum(abs(row["change_ms"]) for row in changed)
     shown = _foremost(listed, places)
@@ -271,7 +263,7 @@ def _lines(
         yield from place_lines(row, width, of_place)
     if rest := len(changed) - len(shown):
         yield f"{rest:,} more: --points lists all places, --tree draws both call trees as one"
-    yield from wrapped(noise, width, _INDENT) if noise else ()
+    yield from wrapped(noise, width, INDENT) if noise else ()
 
 
 def _foremost(changed: list[Mapping[str, Any]], places: int) -> list[Mapping[str, Any]]:
@@ -292,19 +284,19 @@ def _phases(table: Table, width: int) -> Iterator[str]:
     most = max((max(row["step_ms_a"], row["step_ms_b"]) for row in rows), default=0)
     rows = [row for row in rows if row["phase"] != BETWEEN or abs(row["change_ms"]) > _LEAST_OUTSIDE * most]
     if rows:
-        yield from wrapped("A step of each, in the mean over steps of equal phase and size", width, _INDENT)
+        yield from wrapped("A step of each, in the mean over steps of equal phase and size", width, INDENT)
     for row in rows[:_PHASES]:
-        yield from wrapped(f"{_INDENT}{_phase_heading(row)}", width, 2 * _INDENT)
+        yield from wrapped(f"{INDENT}{_phase_heading(row)}", width, 2 * INDENT)
         for name, label in STEP_PARTS.items():
             first, second = row[f"{name}_a"], row[f"{name}_b"]
             change = {"change_ms": second - first, "change_percent": 100 * (second - first) / first if first else None}
             if first or second:
-                yield _figures(2 * _INDENT + label, {"a_ms": first, "b_ms": second, **change}, width)
+                yield figures(2 * INDENT + label, {"a_ms": first, "b_ms": second, **change}, width)
         if row["why"]:
-            room = max(width - 3 * len(_INDENT), 24)
-            yield from (3 * _INDENT + line for line in wrapped(printable(f"before it: {row['why']}"), room))
+            room = max(width - 3 * len(INDENT), 24)
+            yield from (3 * INDENT + line for line in wrapped(printable(f"before it: {row['why']}"), room))
     notes = [*table.notes, *([f"{len(rows) - _PHASES} more phases"] if len(rows) > _PHASES else [])]
-    yield from (line for note in notes for line in wrapped(printable(_INDENT + note), width, 2 * _INDENT))
+    yield from (line for note in notes for line in wrapped(printable(INDENT + note), width, 2 * INDENT))
     yield ""
 
 
@@ -329,88 +321,6 @@ def phase_texts(table: Table) -> list[str]:
     return texts
 
 
-def _times(totals: Table, width: int) -> Iterator[str]:
-    rows = [row for row in totals.records() if row["time"] in _PARTS]
-    least = _LEAST_OF_TIME * max((max(row["a_ms"], row["b_ms"]) for row in rows), default=0)
-    for row in rows:
-        if max(row["a_ms"], row["b_ms"]) > least:
-            line = _figures(_INDENT + row["meaning"], row, width)
-            noise = "  noise" if row["proof"] == Proof.noise and row["change_ms"] else ""
-            yield line + noise * (width_of(line + noise) <= width)
-
-
-def _pooled(difference: Diff, width: int) -> Iterator[str]:
-    """What times of several devices are: those above pooled, causes of idle time added up; nothing of one."""
-    a, b = (len(np.unique(w.core.columns.device[w.gpu_rows])) for w in (difference.a, difference.b))
-    if max(a, b) < 2:
-        return
-    gpus = f"{a:,} GPUs" if a == b else f"{a:,} -> {b:,} GPUs"
-    text = f"of {gpus}: above, time counts once whichever of them works; by cause, their idle times are added up"
-    yield from (_INDENT + line for line in wrapped(text, max(width - len(_INDENT), 24)))
-
-
-def _without_work(times: Table, largest: float, width: int, most: int) -> Iterator[str]:
-    """Below idle time its causes; then what lies around the GPU work, which is no part of the times.
-
-    Args:
-        times: the parts of the time.
-        largest: the largest change of a place: a cause with more of a change is explained.
-        width: characters of a line.
-        most: lines of an explanation, 0 for none.
-    """
-    rows = [row for row in times.records() if row["cause"]]
-    least = _LEAST_OF_IDLE * sum(abs(row["change_ms"]) for row in times.records())
-    around = [row for row in rows if row["part"] == _AROUND]
-    yield from _causes([row for row in rows if row["part"] != _AROUND], least, largest, width, most)
-    whole = {field: sum(row[field] for row in around) for field in ("a_ms", "b_ms", "change_ms")}
-    if max((abs(row["change_ms"]) for row in around), default=0.0) <= least:
-        return
-    yield _figures(f"{_INDENT}{_AROUND} the GPU work", whole, width)
-    yield from (2 * _INDENT + line for line in wrapped(_AROUND_MEANING, max(width - 2 * len(_INDENT), 24)))
-    yield from _causes(around, least, largest, width, most)
-
-
-def _causes(
-    rows: Sequence[Mapping[str, Any]], least: float, largest: float, width: int, most: int
-) -> Iterator[str]:  # fmt: skip
-    """The causes that changed most, and in one line what the others add up to."""
-    rows = sorted(rows, key=lambda row: -abs(row["change_ms"]))
-    shown = [row for row in rows if abs(row["change_ms"]) > least][:_CAUSES]
-    if rows and not shown and abs(rows[0]["change_ms"]) > max(_LARGEST_OF_IDLE * least, _NEARLY_NOTHING):
-        shown = rows[:1]
-    others = rows[len(shown) :]
-    if not shown:
-        return
-    if len(others) == 1:
-        shown, others = rows, []
-    for row in shown:
-        yield _figures(2 * _INDENT + row["cause"].replace("_", " "), row, width)
-        if most and abs(row["change_ms"]) > largest and row["cause"] != Cause.unknown_not_recorded.name:
-            room = max(width - 3 * len(_INDENT), 24)
-            yield from (3 * _INDENT + line for line in first_lines(printable(str(row["why"])), room, most))
-    if others:
-        rest = {field: sum(row[field] for row in others) for field in ("a_ms", "b_ms", "change_ms")}
-        yield _figures(f"{2 * _INDENT}{len(others)} more causes", rest, width)
-
-
-def _figures(label: str, row: Mapping[str, Any], width: int) -> str:
-    """A line with a time on both sides, its change and, where there is room, that in percent."""
-    figures = f"{row['a_ms']:>10,.3f} -> {row['b_ms']:>10,.3f} ms {row['change_ms']:>+11,.3f}"
-    percent = _percent(row)
-    share = f" {percent:>+8,.1f} %" if percent is not None else ""
-    room = width - len(figures) - len(share)
-    if room < _LABEL:
-        share, room = "", width - len(figures)
-    return f"{cut_end(label, min(room, _LABEL)):<{_LABEL if room >= _LABEL else max(room, 0)}}{figures}{share}"
-
-
-def _percent(row: Mapping[str, Any]) -> float | None:
-    """The change in percent, of more than nearly nothing."""
-    percent: float | None = row.get("change_percent")
-    is_share = percent is not None and row["a_ms"] >= _NEARLY_NOTHING and abs(percent) < _MOST_PERCENT
-    return percent if is_share else None
-
-
 def runs_text(table: Table, width: int, color: bool = False) -> Iterator[str]:
     """Several runs against the first: a line of figures each, runs of one structure, the largest change of each."""
     yield from with_headings(replace(table, notes=[]), leave="most").text(width, color).splitlines()
@@ -423,16 +333,16 @@ def runs_text(table: Table, width: int, color: bool = False) -> Iterator[str]:
         yield from wrapped("All runs have one structure: the same calls, shapes and kinds of kernels.", width)
     else:
         for number, runs in structures.items():
-            yield from wrapped(printable(f"Structure {number}: {', '.join(runs)}"), width, _INDENT)
+            yield from wrapped(printable(f"Structure {number}: {', '.join(runs)}"), width, INDENT)
     for row in rows[1:]:
         text = (
             f"{row['run']}: {row['most']}; {row['why']}"
             if row["most"]
             else f"{row['run']}: {row['why'] or 'all GPU time as in the first'}"
         )
-        yield from wrapped(printable(text), width, _INDENT)
+        yield from wrapped(printable(text), width, INDENT)
     for note in table.notes:
-        yield from wrapped(printable(note), width, _INDENT)
+        yield from wrapped(printable(note), width, INDENT)
 
 
 def within_text(table: Table, width: int, color: bool = False, most: int = 0) -> Iterator[str]:
@@ -447,13 +357,13 @@ def within_text(table: Table, width: int, color: bool = False, most: int = 0) ->
             f"{row['change_ms']:+,.3f} ms  {row['name']}{times} of {row['parts']:,}: {differs}, "
             f"{row['usual_ms']:,.3f} -> {row['gpu_ms']:,.3f} ms against {row['usual']}{', the fastest' * is_spread}"
         )
-        yield from wrapped(printable(text), width, _INDENT)
+        yield from wrapped(printable(text), width, INDENT)
         if row["where"]:
-            yield from wrapped(printable(f"{_INDENT}{row['where']}: {row['why']}"), width, 2 * _INDENT)
+            yield from wrapped(printable(f"{INDENT}{row['where']}: {row['why']}"), width, 2 * INDENT)
     if most and len(rows) > most:
         yield f"{len(rows) - most:,} more (--top 0 shows all)"
     for note in table.notes:
-        yield from wrapped(printable(note), width, _INDENT)
+        yield from wrapped(printable(note), width, INDENT)
 
 
 def place_lines(row: Mapping[str, Any], width: int, most: int | None = None) -> Iterator[str]:
@@ -517,7 +427,7 @@ def diff_markdown(difference: Diff, tables: Mapping[str, Table], notes: Sequence
     if "diff_phases" in tables:
         blocks.append("\n".join(f"* {escape(text)}" for text in phase_texts(tables["diff_phases"])))
     totals = tables["diff_totals"].records()
-    times = [{**row, "change_percent": _percent(row)} for row in totals if row["a_ms"] or row["b_ms"]]
+    times = [{**row, "change_percent": percent_of(row)} for row in totals if row["a_ms"] or row["b_ms"]]
     blocks.append(_table(times, ("meaning", "a_ms", "b_ms", "change_ms", "change_percent")))
     shown = changed[:rows] if rows else changed
     if shown:

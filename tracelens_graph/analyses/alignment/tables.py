@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,11 +15,12 @@ from tracelens_graph.analyses.alignment.noise import Interval, Noise
 from tracelens_graph.analyses.idle.blame import culprit
 from tracelens_graph.analyses.idle.host_states import SYNCHRONIZATION
 from tracelens_graph.analyses.idle.idle import CAUSE_MEANING, UNKNOWN, Cause, Idle, calls_of, edge_parts, idle_parts
-from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, gpu_classes, uids_of
+from tracelens_graph.analyses.shared.gpu_work import gpu_classes, uids_of
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.analyses.timeline.timeline import ROW_MEANING, times_by_group, times_of
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import in_no_other
 from tracelens_graph.graph.user_code import line_names
 from tracelens_graph.graph.window import Window
@@ -272,6 +274,8 @@ def _launcher(difference: Diff, place: Place, side: int) -> int:
 IDLE, AROUND = "idle", "around"
 
 _KERNELS = "sum of kernels"
+_SUMS = (_KERNELS, "sum of collectives", "sum of copies")
+"""Sums of durations of what works, in the order of its classes."""
 _BUSY = {
     "computation": ("computation_time", _KERNELS, "kernels and fills", "run beside others"),
     "exposed_communication": (
@@ -279,6 +283,8 @@ _BUSY = {
     ),
     "exposed_copies": ("exposed_memcpy_time", "total_memcpy_time", "copies", "are hidden behind other GPU work"),
 }  # fmt: skip
+_LEAST_OVERLAP, _LEAST_BESIDE = 0.005, 0.05
+"""Least change of work beside other work that is shown: shares of the time from first to last event and of it all."""
 """Parts of the time in which the GPU works -> row of the timeline; the one that also counts what lies beside other
 work; what works, and the words for the difference."""
 
@@ -340,17 +346,56 @@ def times_table(difference: Diff) -> Table:
     return DIFF_TIMES.table(columns, "What the change of the time is made of", [])
 
 
+def _busy_times(window: Window) -> dict[str, int]:
+    """Times of the GPU timeline and sums of durations by class, devices added up, ns."""
+    rows, c = window.gpu_rows, window.core.columns
+    devices, device = np.unique(c.device[rows], return_inverse=True)
+    by_device = times_by_group(window.core, rows, device, len(devices))
+    sums = sum_by_group(gpu_classes(window.core, rows), c.dur_ns[rows], len(_SUMS)).tolist()
+    return {**{name: int(ns.sum()) for name, ns in by_device.items()}, **dict(zip(_SUMS, sums, strict=True))}
+
+
+class Overlap(NamedTuple):
+    """Work of one class that runs beside other work: the row of the totals that holds the rest, ns, and why."""
+
+    total: str
+    ns: tuple[int, int]
+    why: str
+
+
+def overlaps(difference: Diff) -> list[Overlap]:
+    """Of which work another part runs beside other work than before, and that is most of the change of its total."""
+    windows = difference.a, difference.b
+    times = [{} if is_of_host(window) else _busy_times(window) for window in windows]
+    found = []
+    for number, (row, _, what, _) in enumerate(_BUSY.values()):
+        alone, every = ([one.get(name, 0) for one in times] for name in (row, _SUMS[number]))
+        beside = every[0] - alone[0], every[1] - alone[1]
+        change = abs(beside[1] - beside[0])
+        of_time = _LEAST_OVERLAP * max(one.get("total_time", 0) for one in times)
+        if change > max(of_time, _LEAST_BESIDE * max(every)) and 2 * change >= abs(alone[1] - alone[0]):
+            a, b = (ns / 1e6 for ns in every)
+            text = f"{what} take {a:,.3f} -> {b:,.3f} ms in all, on {_streams(windows, number)}"
+            found.append(Overlap(row, beside, text))
+    return found
+
+
+def _streams(windows: tuple[Window, Window], number: int) -> str:
+    """On how many streams of its devices the work of a class runs."""
+    counts = []
+    for window in windows:
+        rows, c = window.gpu_rows, window.core.columns
+        rows = rows[gpu_classes(window.core, rows) == number]
+        counts.append(len(np.unique(np.stack((c.device[rows], c.stream[rows])), axis=1).T))
+    return _number(counts, "stream", "streams")
+
+
 class _Side:
     """Times of one window."""
 
     def __init__(self, window: Window) -> None:
         self.window = window
-        rows, c = window.gpu_rows, window.core.columns
-        devices, device = np.unique(c.device[rows], return_inverse=True)
-        by_device = times_by_group(window.core, rows, device, len(devices))
-        self.times = {name: int(ns.sum()) for name, ns in by_device.items()}
-        computes = gpu_classes(window.core, rows) == COMPUTATION
-        self.times[_KERNELS] = int(c.dur_ns[rows[computes]].sum())
+        self.times = _busy_times(window)
         self.idle = {IDLE: idle_parts(window), AROUND: edge_parts(window)}
 
     def launches(self) -> int:
