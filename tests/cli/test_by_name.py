@@ -323,7 +323,7 @@ def test_standard_input(run: Run, traces: tuple[Path, Path]) -> None:
         (["T", "--against", "nowhere.json"], 1, "nowhere.json: "),
         (["T", "--fail-if", "idle_ms:pct > 2"], 2, "there is no figure 'idle_ms:pct'"),
         (["T", "--against", "T", "--fail-if", "idel_ms:pct > 2"], 2, "did you mean idle_ms?"),
-        (["T", "--against", "ODD"], 1, "odd.json: no report on a trace, as report --json writes it"),
+        (["T", "--against", "ODD"], 1, "odd.json: no report on a trace, as report -o FILE.json writes it"),
     ],
 )
 def test_what_does_not_go(

@@ -46,6 +46,20 @@ def slower(tmp_path: Path) -> Path:
     return changed(tmp_path, "slower", change)
 
 
+def test_a_data_loader_that_makes_the_step_longer_is_slower(run: Run, tmp_path: Path) -> None:
+    """What lies before the first GPU event of a step is no part of the time from first to last GPU event."""
+    a, b = (
+        write(simulate(layers=2, steps=4, jitter=0.05, seed=seed, **more), tmp_path / name)[0]
+        for name, seed, more in (("a", 1, {}), ("b", 2, {"dataloader_us": 9000}))
+    )
+    code, out, err = run("diff", a, b, "--fail-if", "slower_percent > 50", "--fail-if", "total_time_percent > 50")
+    assert code == 3
+    assert re.findall(r"failed: (\w+) is [^(]*\((\w+)\)", err) == [("slower_percent", "step_time")]
+    assert "  whole step, host and GPU" in out
+    assert run("diff", a, b, "--fail-if", "step_time_ms > 1")[0] == 3
+    assert run("diff", b, b, "--fail-if", "slower_percent > 3")[0] == 0
+
+
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Four ranks of which the second is late."""

@@ -178,6 +178,16 @@ def synchronize(around: str, wait_us: float = 60.0) -> Edit:
     return edit
 
 
+def pause(around: str, us: float) -> Edit:
+    """In each of some modules Python takes longer before it calls anything."""
+
+    def edit(t: Recording) -> None:
+        for module in sorted(t.modules(around), key=lambda event: -event["ts"]):
+            t.delay(module["ts"] + 0.5, us)
+
+    return edit
+
+
 def loader(ms: float) -> Edit:
     """The data loader takes time at the beginning of the step."""
 

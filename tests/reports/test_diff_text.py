@@ -119,6 +119,20 @@ def test_a_place_is_drawn_as_two_branches() -> None:
     ]  # fmt: skip
 
 
+def test_places_without_a_change_that_run_other_work_come_first() -> None:
+    difference = diff(program(LAYER), program([LAYER[0], ("aten::relu", "other_relu", 5.0)]))
+    tables = {"diff_totals": totals_table(difference), "diff_places": places_table(difference),
+              "diff_times": times_table(difference)}  # fmt: skip
+    assert any(line.startswith(" 1    +0.000 ms  aten::relu") for line in screen(difference, tables, 100, False))
+
+
+def test_the_end_of_a_reason_is_kept() -> None:
+    row = {"place": 1, "a_ms": 1.0, "b_ms": 2.0, "change_ms": 1.0, "times": 36, "op": "aten::mm", "module": "",
+           "proof": "", "why": "the same kernels, 1.03x as long, waiting for other ranks included; 1 of 36: layer 20 "
+           "(Block_20), 2.00x as long, the others as before"}  # fmt: skip
+    assert list(place_lines(row, 80, 1))[1].strip() == "the same ... 1 of 36: layer 20 (Block_20), 2.00x as long"
+
+
 def test_figures_of_places_stand_apart() -> None:
     row = {
         "place": 12,

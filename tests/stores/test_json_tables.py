@@ -72,6 +72,7 @@ def test_what_is_a_report(report: Path, tmp_path: Path) -> None:
     ("changed", "words"),
     [
         ({"tables": []}, "no report on a trace"),
+        ({"trace": None, "tables": {"diff_places": {}}}, r"no report on a trace \(a comparison that diff wrote\)"),
         ({"trace": None}, "no report on a trace"),
         ({"tables": {"t": 7}}, "table t has no rows"),
         ({"tables": {"t": {"rows": 7}}}, "table t has no rows"),

@@ -144,14 +144,16 @@ class Two:
     def _on_idle_time(self) -> str:
         """The command that shows what the host did, on the side that waits longer for it; "" where a place changed more
         than any cause of idle time."""
-        from tracelens_graph.analyses.alignment.tables import IDLE
+        from tracelens_graph.analyses.alignment.tables import AROUND, IDLE
 
-        idle = [row["change_ms"] for row in self.tables["diff_times"].records() if row["part"] == IDLE]
-        most = max(idle, key=abs, default=0.0)
+        causes = [row for row in self.tables["diff_times"].records() if row["part"] in (IDLE, AROUND)]
+        largest = max(causes, key=lambda row: abs(row["change_ms"]), default={"change_ms": 0.0})
+        most = largest["change_ms"]
         if abs(most) <= max((abs(place.change_ns) for place in self.difference.places), default=0) / 1e6:
             return ""
         side = int(most > 0)
-        return self.pair.calls[side].complete(f"{_PROGRAM} ask idle_causes TRACE {self._part(side)}".rstrip())
+        command = "ask idle_causes" if largest["part"] == IDLE else "report"
+        return self.pair.calls[side].complete(f"{_PROGRAM} {command} TRACE {self._part(side)}".rstrip())
 
     def _part(self, side: int) -> str:
         """The option for what was chosen of one side: of a server the phase that changed most, else its step."""

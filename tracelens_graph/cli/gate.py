@@ -77,10 +77,11 @@ class Figures(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """The value of a figure, NaN if it is not known, and notes on it."""
+    """The value of a figure, NaN if it is not known, notes on it, and which of several rows it is of."""
 
     value: float
     remark: str = ""
+    row: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,8 @@ class Condition:
 
     def judge(self, reading: Reading) -> str | None:
         """The line that says that the condition is met, or that nobody knows; None if it is not met."""
-        remark = f" ({reading.remark})" if reading.remark else ""
+        remark = "; ".join(filter(None, (reading.row, reading.remark)))
+        remark = f" ({remark})" if remark else ""
         if math.isnan(reading.value):
             return f"{self.name} is not known{remark}, so {self.operator} {self.number:.15g} cannot be ruled out"
         holds = _OPERATORS[self.operator]
@@ -164,6 +166,9 @@ def read(figure: Figure, tables: Mapping[str, Table], operator: str = "") -> Rea
     known = [value for value in values if not math.isnan(value)]
     if not known or operator not in _WORST:
         return Reading(math.nan, f"{len(values):,} rows have it, and they do not add up")
+    if len(figure.rows) > 1:
+        worst = _WORST[operator](known)
+        return Reading(worst, remark if all(noise) else "", figure.rows[values.index(worst)])
     return Reading(
         _WORST[operator](known), f"the {'least' if _WORST[operator] is min else 'most'} of {len(known):,} rows"
     )
@@ -318,7 +323,7 @@ def figures_of_diff() -> Figures:
     from tracelens_graph.analyses.alignment.tables import TOTALS
 
     fixed = _fixed("diff_totals", TOTALS)
-    slower = replace(fixed["total_time_percent"], text="slower_percent")
+    slower = replace(fixed["total_time_percent"], text="slower_percent", rows=("total_time", "step_time"))
     return Figures({slower.text: slower, **fixed}, _named(["diff_places"]))
 
 

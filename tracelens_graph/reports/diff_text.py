@@ -36,7 +36,7 @@ from tracelens_graph.tables.names import fitted
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import bold
 from tracelens_graph.utils.arrays import Mask
-from tracelens_graph.utils.texts import cut_middle, first_lines, printable, width_of, wrapped
+from tracelens_graph.utils.texts import cut_middle, outer_lines, printable, width_of, wrapped
 
 PLACES = 5
 """Places on the screen."""
@@ -45,6 +45,8 @@ _SCREEN = 38
 """Lines that a screen has room for, beside two hints."""
 _WHY_LINES = ((3, 3), (3, 2), (3, 1), (2, 1), (3, 0), (2, 0), (1, 0))
 """Lines of the reason of a place, and of the explanation of a cause, at most: the first that fit on a screen."""
+_OTHERS = ", the others as before"
+"""What the end of a reason need not say."""
 _PHASES = 3
 """Phases of servers on the screen."""
 _LEAST_OUTSIDE = 0.05
@@ -210,17 +212,21 @@ def only_changed(places: Table) -> Table:
     return cut
 
 
-def headline(totals: Table, is_changed: bool) -> str:
-    """The change of the GPU time, in a sentence."""
+def headline(totals: Table, changed: Sequence[Mapping[str, Any]]) -> str:
+    """The change of the GPU time, in a sentence; where not all of it is shown to be no noise, what the places that
+    changed are of it."""
     row = totals.records()[0]
     first, second, change = row["a_ms"], row["b_ms"], row["change_ms"]
-    if not is_changed and not change:
+    if not changed and not change:
         return f"The GPU work is the same, event by event: {first:,.3f} ms"
     percent = row["change_percent"]
     share = "" if percent is None else f" ({percent:+.1f} %)"
     word = "more" if change > 0 else "less"
     text = f"{abs(change):,.3f} ms {word}{share}" if change else "no change in all"
-    noise = ", within noise" if change and row["proof"] == Proof.noise else ""
+    noise = ""
+    if row["proof"] in (Proof.noise, Proof.places):
+        ms = sum(one["change_ms"] for one in changed)
+        noise = f", {ms:+,.3f} ms of it beyond noise" if changed else ", within noise" if change else ""
     return f"GPU time {first:,.3f} -> {second:,.3f} ms: {text}{noise}"
 
 
@@ -235,7 +241,7 @@ def _lines(
     changed = changed_places(tables["diff_places"])
     if "diff_phases" in tables:
         yield from _phases(tables["diff_phases"], width)
-    yield from (bold(line, color) for line in wrapped(headline(totals, bool(changed)), width, INDENT))
+    yield from (bold(line, color) for line in wrapped(headline(totals, changed), width, INDENT))
     yield from total_lines(difference, totals, width)
     yield from pooled_lines(difference, width)
     largest = max((abs(row["change_ms"]) for row in listed_places(changed)), default=0.0)
@@ -386,7 +392,12 @@ def place_lines(row: Mapping[str, Any], width: int, most: int | None = None) -> 
     if row["module"]:
         yield indent + fitted(printable(str(row["module"])), room)
     why = printable(str(row["why"]))
-    yield from (indent + line for line in (wrapped(why, room) if most is None else first_lines(why, room, most)))
+    if most is None:
+        yield from (indent + line for line in wrapped(why, room))
+        return
+    if len([*wrapped(why, room)]) > most:
+        why = why.removesuffix(_OTHERS)
+    yield from (indent + line for line in outer_lines(why, room, most))
 
 
 # --- JSON and Markdown ----------------------------------------------------------------------------------------------
@@ -421,7 +432,7 @@ def diff_markdown(difference: Diff, tables: Mapping[str, Table], notes: Sequence
     """
     changed = changed_places(tables["diff_places"])
     blocks = [f"## GPU work: {escape(difference.names[1])} against {escape(difference.names[0])}"]
-    blocks.append(f"**{escape(headline(tables['diff_totals'], bool(changed)))}**")
+    blocks.append(f"**{escape(headline(tables['diff_totals'], changed))}**")
     blocks.append("\n".join(f"* {escape(line)}" for line in side_lines(difference)))
     blocks += [escape(note) for note in notes]
     if "diff_phases" in tables:

@@ -9,19 +9,22 @@ import numpy as np
 
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.noise import Proof
+from tracelens_graph.analyses.alignment.spread import STEP
 from tracelens_graph.analyses.alignment.tables import overlaps
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.texts import cut_end, first_lines, printable, width_of, wrapped
 
 INDENT = "  "
-_PARTS = ("total_time", "computation_time", "exposed_comm_time", "exposed_memcpy_time", "idle_time")
+_PARTS = (STEP, "total_time", "computation_time", "exposed_comm_time", "exposed_memcpy_time", "idle_time")
 _LABEL = 30
 _AROUND = "around"
 _AROUND_MEANING = "before the step's first and behind its last GPU event, not in the above"
 _LEAST_OF_TIME = 0.001
 """Share of the longest time below which a part of it is not listed."""
 _OVERLAP = "overlap with other work"
+_LEAST_OF_STEP = 0.03
+"""Share of a step by which it must have changed beyond its GPU work to be listed beside that."""
 _CAUSES = 3
 _LEAST_OF_IDLE = 0.05
 """Causes of idle time on the screen, and what share of all changes of times each has at least."""
@@ -35,7 +38,11 @@ _LARGEST_OF_IDLE = 0.2
 
 def total_lines(difference: Diff, totals: Table, width: int) -> Iterator[str]:
     """The totals that matter; below those that changed with it, how much work runs beside other work."""
-    rows = [row for row in totals.records() if row["time"] in _PARTS]
+    by_name = {row["time"]: row for row in totals.records()}
+    step = by_name[STEP]
+    # A step says more than its GPU work only where it changed by more than that.
+    is_more = abs(step["change_ms"]) > abs(by_name["total_time"]["change_ms"]) + _LEAST_OF_STEP * step["a_ms"]
+    rows = [by_name[name] for name in _PARTS if name != STEP or (is_more and step["proof"] != Proof.noise)]
     beside = {one.total: one for one in overlaps(difference)}
     least = _LEAST_OF_TIME * max((max(row["a_ms"], row["b_ms"]) for row in rows), default=0)
     for row in rows:
@@ -95,7 +102,11 @@ def _causes(
         shown, others = rows, []
     for row in shown:
         yield figures(2 * INDENT + row["cause"].replace("_", " "), row, width)
-        if most and abs(row["change_ms"]) > largest and row["cause"] != Cause.unknown_not_recorded.name:
+        if (
+            most
+            and abs(row["change_ms"]) > largest
+            and (row["part"] == _AROUND or row["cause"] != Cause.unknown_not_recorded.name)
+        ):
             room = max(width - 3 * len(INDENT), 24)
             yield from (3 * INDENT + line for line in first_lines(printable(str(row["why"])), room, most))
     if others:

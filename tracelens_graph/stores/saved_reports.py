@@ -85,7 +85,8 @@ class JsonTables(_Tables):
             raise TraceError(f"{path}: no report in JSON: {error}") from None
         tables = found.get("tables") if isinstance(found, dict) else None
         if not isinstance(tables, dict) or not isinstance(found.get("trace"), dict):
-            raise TraceError(f"{path}: no report on a trace, as report --json writes it")
+            what = " (a comparison that diff wrote)" if isinstance(tables, dict) and "diff_places" in tables else ""
+            raise TraceError(f"{path}: no report on a trace{what}, as report -o FILE.json writes it")
         self.window = str(found.get("window") or "")
         super().__init__(tables)
 

@@ -12,6 +12,8 @@ from unicodedata import category, east_asian_width
 _GAP = "..."
 """Stands for what was cut out. Plain ASCII, which every terminal has."""
 
+_FEW = 24
+"""Characters of the end of a paragraph that may be missing."""
 _NARROWEST = 8
 """Columns that a paragraph takes at least."""
 
@@ -199,6 +201,29 @@ def first_lines(text: str, width: int, most: int) -> list[str]:
     while width_of(last) > width - len(_GAP) - 1 and " " in last:
         last = last.rpartition(" ")[0]
     return [*lines[: most - 1], f"{cut_end(last, max(width - len(_GAP) - 1, 1))} {_GAP}"]
+
+
+def outer_lines(text: str, width: int, most: int) -> list[str]:
+    """A paragraph in so many lines; where it has more, its beginning, `...`, and its last clause or words.
+
+    Where only a few words have no room, these are missing.
+
+    >>> outer_lines("the same kernels, 1.03x as long, waiting for others; 1 of 36: layer 20, 2.00x as long", 60, 1)
+    ['the same kernels, ... 1 of 36: layer 20, 2.00x as long']
+    """
+    begin = first_lines(text, width, most)
+    if len(text) - len(" ".join(begin)) <= _FEW:
+        return begin
+    *lines, last = begin
+    most_of_end = width - len(_GAP) - 1
+    end = text.rpartition("; ")[2]
+    if width_of(end) > most_of_end:
+        end = tail(text, most_of_end if lines else 2 * width // 3).partition(" ")[2]
+    room = width - width_of(end) - len(_GAP) - 2
+    while width_of(last) > room and " " in last:
+        last = last.rpartition(" ")[0]
+    first = f"{last} " if width_of(last) <= room else ""
+    return [*lines, f"{first}{_GAP} {end}"]
 
 
 # --- names of trace files -------------------------------------------------------------------------------------------

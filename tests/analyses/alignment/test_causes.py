@@ -334,6 +334,7 @@ def elementwise(width: int, functor: str, array: str) -> str:
         ("f<1, g<2>>(int)", "f<1, g<2, 3>>(int)", "other template arguments: none became 3"),
         (TENSILE.format("MIWT8_6"), TENSILE.format("MIWT4_6"), "other settings: MIWT8 became MIWT4"),
         (TENSILE.format("A_B"), TENSILE.format("A"), "other parameters"),
+        ("void f_kernel<T<64>, 1>(P)", "void f_splitkv_kernel<T<64>, 0>(P)", "f_kernel became f_splitkv_kernel"),
         ("same", "same", ""),
     ],
 )

@@ -17,6 +17,7 @@ from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import whole_window
 from tracelens_graph.loading.one import load_core
+from tracelens_graph.reports.diff_text import changed_places, headline
 from tracelens_graph.simulate import simulate
 
 Change = Callable[[str], float]
@@ -99,6 +100,30 @@ def test_intervals_hold_the_truth_and_add_up() -> None:
     assert sum(row["change_ms"] for row in places) == pytest.approx(total["change_ms"])
     assert sum(row["low_ms"] + row["high_ms"] for row in places) == pytest.approx(total["low_ms"] + total["high_ms"])
     assert total["proof"] == Proof.interval
+
+
+def test_what_places_prove_counts_though_waits_hide_the_total() -> None:
+    """Waits of collectives vary by several times what an op became slower by."""
+
+    def waiting(factor: float) -> Change:
+        waits = np.random.default_rng(3)
+        return lambda name: waits.uniform(1, 200) if "nccl" in name else factor if "flash" in name else 1
+
+    a, b = run(1, waiting(1), ranks=2), run(2, waiting(2), ranks=2)
+    tables = diff_tables(compared(a, b))
+    total = tables["diff_totals"].records()[0]
+    slow = [row for row in tables["diff_places"].records() if "flash" in " ".join(row["kernels_a"])]
+    assert total["low_ms"] < 0 < total["high_ms"]
+    assert total["proof"] == Proof.places
+    assert total["proven_ms"] == pytest.approx(sum(row["change_ms"] for row in slow))
+    assert "beyond noise" in headline(tables["diff_totals"], changed_places(tables["diff_places"]))
+
+
+def test_a_module_that_only_one_side_has_is_proven_by_its_own_time() -> None:
+    noise = noise_of(run(1, steps=1), run(1, steps=1, recompute="non_reentrant"))
+    rows = [row for row, proof in enumerate(noise.proofs) if proof is Proof.structure]
+    assert rows
+    assert (np.abs(noise.change)[rows] > noise.margin[rows]).all()
 
 
 def test_without_noise_nothing_is_judged() -> None:

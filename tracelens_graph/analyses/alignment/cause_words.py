@@ -224,9 +224,16 @@ def _other_field(one: ParsedName, other: ParsedName) -> tuple[str, str] | None:
 
 
 def difference_of(one: str, other: str) -> str:
-    """What differs between two kernels' names that are short for the same: template arguments or settings."""
+    """What differs between two kernels' names that are short for the same: function, template arguments or settings."""
     first, second = one[:_READ], other[:_READ]
-    short = short_name(first)
+    short, other = short_name(first), short_name(second)
+    if (
+        short != other
+        and max(len(short), len(other)) <= _LONGEST
+        and _template(first, short)
+        and _template(second, other)
+    ):
+        return f"{short} became {other}"
     arguments = [_template(text, short) for text in (first, second)]
     if all(arguments):
         changed = _middle(*([*_TOKENS.findall(text)] for text in arguments))

@@ -114,7 +114,7 @@ def choice_note(*steps: Window) -> str:
 
 OUTSIDE_OF_OPS = "(outside of ops)"
 _MODULE, AUTOGRAD = "nn.Module: ", "autograd::engine::evaluate_function: "
-_BUILT_IN = re.compile(r"<built-in (?:method|function) (\S+?)[ >]")
+BUILT_IN = re.compile(r"<built-in (?:method|function) (\S+?)[ >]")
 _NAMES = 3
 """Names of ops of one place that are listed."""
 _LONGEST_PATH = 128
@@ -148,6 +148,13 @@ class Place:
         """How much more time the second side takes."""
         return self.ns[1] - self.ns[0]
 
+    @property
+    def is_alike(self) -> bool:
+        """Whether both sides run kernels of the same names, in the same calls, there."""
+        return (
+            not self.points[0].is_moved and self.names[0] == self.names[1] and {*self.kernels[0]} == {*self.kernels[1]}
+        )
+
     def leaves(self, side: int) -> list[int]:
         """Leaves of all points on one side, point after point."""
         return [leaf for point in self.points for leaf in point.leaves[side]]
@@ -155,6 +162,11 @@ class Place:
     def events(self, side: int) -> int:
         """Number of GPU events of one side."""
         return sum(count for count, _ in self.kernels[side].values())
+
+
+def _rank(place: Place) -> tuple[object, ...]:
+    """The largest change first, of equal ones what runs other work."""
+    return -abs(place.change_ns), place.is_alike, -max(place.ns), place.modules, sorted(place.names)
 
 
 class Diff:
@@ -206,9 +218,7 @@ class Diff:
                 first, second = (replace(context, kernel="") for context in (first, second))
             groups.setdefault((first, second, point.is_moved, point.is_replaced), []).append(point)
         found = [self._place(points, one, other) for (one, other, *_), points in groups.items()]
-        return sorted(
-            found, key=lambda place: (-abs(place.change_ns), -max(place.ns), place.modules, sorted(place.names))
-        )
+        return sorted(found, key=_rank)
 
     def _place(self, points: list[Point], one: _Context, other: _Context) -> Place:
         first, second = (
@@ -367,7 +377,7 @@ class _Contexts:
         code, kind = int(core.columns.name[row]), int(core.columns.kind[row])
         if (code, kind) not in self._names:
             name = normal_name(Kind(kind), core.names[code])
-            built_in = _BUILT_IN.match(name)
+            built_in = BUILT_IN.match(name)
             self._names[code, kind] = built_in[1] if built_in else name.removeprefix(AUTOGRAD)
         return self._names[code, kind]
 

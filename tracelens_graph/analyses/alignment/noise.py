@@ -6,7 +6,8 @@ Intervals of one comparison hold all together, but for one comparison in five hu
   distribution;
 * of a **family**, the places of one op or of one category of kernels, the ratio of both sides: the mean of the
   logarithms of the places' ratios, weighted by their precision, so that small changes that agree are proof together;
-* of **totals** the change of the mean over steps.
+* of **totals** the change of the mean over steps. Where that of the GPU time is within noise, as waits of collectives
+  make it, what its places prove by themselves still counts.
 
 Two runs of one program may differ by more than their steps do. If the ratios of places do so beyond chance, that is
 added to their variances, up to a limit beyond which work is not taken for equal.
@@ -38,6 +39,7 @@ class Proof(StrEnum):
     interval = "interval"
     step = "step"
     family = "family"
+    places = "places"
     noise = "noise"
 
 
@@ -46,6 +48,7 @@ PROOF_MEANING = {
     Proof.interval: "the interval of its change leaves out 0",
     Proof.step: "what is compared differs by more than its noise, though all steps together do not",
     Proof.family: "only together with the other places of its op, or of its category of kernels",
+    Proof.places: "of a total: not the whole of it, but proven places and families add up to a change",
     Proof.noise: "nothing: it changed by less than its noise",
 }
 
@@ -108,7 +111,9 @@ class Noise:
         ]
         a, b = self._sides
         self.change = b.mean - a.mean
-        self._freedom = np.maximum(np.minimum(a.freedom, b.freedom), 1)
+        # Work that only one side has varies as that side shows.
+        few, many = np.minimum(a.freedom, b.freedom), np.maximum(a.freedom, b.freedom)
+        self._freedom = np.maximum(np.where(few > 0, few, many), 1)
         self._relative = self._relative_variance()
         self._level = _quantiles("place", max(int(self.is_of_time.sum()), 1), self._freedom)
         self.margin = self._level * np.sqrt(self._variance())
@@ -190,7 +195,9 @@ class Noise:
         """The interval of a row of the totals; None where there is but one step."""
         if name == "gpu_time":
             freedom = max(float(self._freedom.sum()), 1.0)
-            return _interval(float(self.change.sum()), float(np.maximum(self._variance(), 0).sum()), freedom)
+            found = _interval(float(self.change.sum()), float(np.maximum(self._variance(), 0).sum()), freedom)
+            is_at_places = found.proof is Proof.noise and self.proven_ns
+            return found._replace(proof=Proof.places) if is_at_places else found
         if not all(name in times for times in self._steps):
             return None
         sides = [times[name] for times in self._steps]
@@ -198,6 +205,18 @@ class Noise:
         squares = sum(float(((times - times.mean()) ** 2).sum()) for times in sides)
         variance = squares / (sum(counts) - 2) * sum(1 / count for count in counts)
         return _interval(float(sides[1].mean() - sides[0].mean()), variance, sum(counts) - 2)
+
+    @cached_property
+    def proven_ns(self) -> int:
+        """What places add up to whose changes structure, an interval or their family proves; 0 where that is within
+        their noise. Of a family all count, for or against; work of all kinds is too little of a family to do so."""
+        of_families = [family.places.tolist() for family in self.families if family.is_proven and family.name != ALL]
+        shown = (row for row, proof in enumerate(self.proofs) if proof in (Proof.structure, Proof.interval))
+        rows = sorted({*shown, *(row for rows in of_families for row in rows)})
+        change = sum(self._places[row].change_ns for row in rows)
+        variance = sum(float(side.of_one[rows].sum()) for side in self._sides)
+        is_proven = rows and _interval(change, variance, max(float(self._freedom[rows].sum()), 1.0)).proof
+        return change if is_proven is Proof.interval else 0
 
     @cached_property
     def _steps(self) -> list[dict[str, np.ndarray]]:

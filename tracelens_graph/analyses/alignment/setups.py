@@ -11,6 +11,7 @@ import numpy as np
 
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.forest import Forest
+from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, gpu_classes
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.info import version_text
@@ -21,6 +22,7 @@ _RECORDED = re.compile(r".*(clock|power|batch_size|input_length|repo_id|model_na
 """Keys of a file, or of what it says of a device, that describe the run: their values are compared."""
 _OPTIONS = {"with_stack": "Python stacks", "profile_memory": "memory events", "with_flops": "FLOPs"}
 """Options of the profiler that cost time of the host, by their keys -> what they record."""
+_OF_DEVICE = "times of kernels cannot show a regression"
 _SIZES = 0.5
 """Share of the time of matched work from which on other sizes of its arguments are those of the run."""
 _SHORT = 76
@@ -58,7 +60,7 @@ def unlike(difference: Diff) -> Iterator[Unlike]:
         yield Unlike(f"models {models[0]} -> {models[1]}", "places pair work of other models")
     devices = [_devices(core) for core in (a, b)]
     if all(devices) and devices[0] != devices[1]:
-        yield Unlike("GPUs", "times of kernels show no regression")
+        yield Unlike("GPUs", _OF_DEVICE)
     yield from _of_recorded(a, b)
     if text := _sizes(difference):
         yield Unlike(text, "times are not of equal work (other sizes)")
@@ -131,7 +133,7 @@ def _of_recorded(a: Core, b: Core) -> Iterator[Unlike]:
     for key in first:
         if key in second and first[key] != second[key]:
             is_of_device = re.search("clock|power", key, re.IGNORECASE)
-            forbids = "times of kernels show no regression" if is_of_device else "work may differ"
+            forbids = _OF_DEVICE if is_of_device else "work may differ"
             yield Unlike(f"{key} {first[key]} -> {second[key]}", forbids)
 
 
@@ -147,11 +149,13 @@ def _scalars(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _sizes(difference: Diff) -> str:
-    """Other sizes of the arguments of most matched work: those of the longest op."""
+    """Other sizes of the arguments of most matched computation: those of the longest op. Collectives, which may take
+    most of the time, have sizes of parameters, which another batch leaves as they are."""
     a, b = difference.alignment.sides
     here = np.flatnonzero(difference.alignment.leaves[0] >= 0)
     there = difference.alignment.leaves[0][here]
-    known = (a.leaf_dims[here] > 0) & (b.leaf_dims[there] > 0)
+    computes = gpu_classes(a.window.core, a.events[a.first_event[:-1]][here]) == COMPUTATION
+    known = (a.leaf_dims[here] > 0) & (b.leaf_dims[there] > 0) & computes
     here, there = here[known], there[known]
     differs = a.leaf_dims[here] != b.leaf_dims[there]
     if not differs.any() or a.ns[here[differs]].sum() < _SIZES * a.ns[here].sum():

@@ -17,11 +17,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracelens_graph.analyses.alignment.forest import Forest
+from tracelens_graph.analyses.timeline.step_breakdown import step_bounds
 from tracelens_graph.analyses.timeline.timeline import times_by_group
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import nearest_above
-from tracelens_graph.graph.window import Window
+from tracelens_graph.graph.window import Window, whole_window
+from tracelens_graph.output.files import TOOL
 from tracelens_graph.schema import Kind
 from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 
@@ -37,6 +39,8 @@ _LEAST_NS = 100
 """Deviation of a duration that the clock of a GPU alone may cause."""
 _MOST_STEPS = 64
 """Steps of a trace that are looked at: those nearest to the steps compared."""
+STEP = "step_time"
+"""What the times of steps call how long each takes, host and GPU."""
 _MAD = 1.4826
 """Deviation of a normal distribution over its median absolute deviation."""
 
@@ -132,7 +136,25 @@ def times_of_steps(w: Window) -> dict[str, Ns]:
     steps, of = distinct(core.gpu_step[gpu])
     if len(steps) < 2 or np.count_nonzero(core.gpu_step[gpu] == step[0]) != len(step):
         return {}
-    return times_by_group(core, gpu, of, len(steps))
+    return {**times_by_group(core, gpu, of, len(steps)), STEP: _lengths(whole_window(core), steps)}
+
+
+def step_time(w: Window) -> int:
+    """How long the steps of a window take, ns: from where each begins to where it, and the GPU work that it launches,
+    has ended; 0 where there are none, of iterations of a server, and in a piece that was cut out of a trace."""
+    is_piece = str(w.core.info.metadata.get("generator", "")).startswith(f"{TOOL} ")
+    if w.all_iterations is not None or is_piece:
+        return 0
+    return int(_lengths(w, w.rows_of_kind(Kind.Step)).sum())
+
+
+def _lengths(w: Window, steps: Rows) -> Ns:
+    """How long some steps of a window take, ns."""
+    rows, begin, end = step_bounds(w)
+    order = np.argsort(rows)
+    at = order[np.searchsorted(rows[order], steps)]
+    found: Ns = (end - begin)[at]
+    return found
 
 
 class _Events:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -9,9 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tracelens_graph.analyses.alignment.causes import OTHER_CALLS, Reasons, Why
-from tracelens_graph.analyses.alignment.difference import Diff, Place
+from tracelens_graph.analyses.alignment.difference import BUILT_IN, Diff, Place
 from tracelens_graph.analyses.alignment.host_work import is_of_host
-from tracelens_graph.analyses.alignment.noise import Interval, Noise
+from tracelens_graph.analyses.alignment.noise import Interval, Noise, Proof
+from tracelens_graph.analyses.alignment.spread import STEP, step_time
 from tracelens_graph.analyses.idle.blame import culprit
 from tracelens_graph.analyses.idle.host_states import SYNCHRONIZATION
 from tracelens_graph.analyses.idle.idle import CAUSE_MEANING, UNKNOWN, Cause, Idle, calls_of, edge_parts, idle_parts
@@ -21,7 +23,7 @@ from tracelens_graph.analyses.timeline.timeline import ROW_MEANING, times_by_gro
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.graph.traversals import in_no_other
+from tracelens_graph.graph.traversals import ancestors, in_no_other
 from tracelens_graph.graph.user_code import line_names
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import LAYER_KINDS, Kind
@@ -74,8 +76,8 @@ DIFF_PLACES = TableSchema(
 )
 
 _CHANGE: About = {
-    "change_ms": Column("the second less the first", "ms", heading="change ms", figure="ms"),
-    "change_percent": Column("that as share of the first; absent where the first is 0", "%", figure="percent"),
+    "change_ms": Column("the second less the first", "ms", heading="change ms"),
+    "change_percent": Column("that as share of the first; absent where the first is 0", "%"),
 }
 
 DIFF_TOTALS = TableSchema(
@@ -87,6 +89,8 @@ DIFF_TOTALS = TableSchema(
         "b_ms": Column("of b", "ms", heading="B ms"),
         **_CHANGE,
         **_INTERVAL,
+        "proven_ms": Column("what of the change is no noise: all, what places prove, or nothing", "ms", figure="ms"),
+        "proven_percent": Column("that as share of the first; absent where that is 0", "%", figure="percent"),
         "meaning": Column.text("what it is, in words"),
     },
     ordered=True,
@@ -118,6 +122,7 @@ TOTALS: Mapping[str, str] = {
     "exposed_comm_time": "exposed communication",
     "exposed_memcpy_time": "exposed copies",
     "idle_time": "idle",
+    STEP: "whole step, host and GPU",
 }
 """What two traces are compared by as wholes -> what it is."""
 _ON_HOST = {
@@ -164,20 +169,32 @@ def totals_table(difference: Diff, noise: Noise | None = None) -> Table:
     sides = [times_of(w.core, w.gpu_rows, all_iterations=w.all_iterations) for w in windows]
     meaning = TOTALS if not all(w.all_iterations for w in windows) else {**TOTALS, "total_time": _OF_ITERATIONS}
     meaning = {**meaning, **_ON_HOST} if is_of_host(windows[0]) else meaning
-    for times, ns in zip(sides, difference.ns, strict=True):
-        times["gpu_time"] = ns
+    lengths = [step_time(window) for window in windows]
+    for times, ns, length in zip(sides, difference.ns, lengths, strict=True):
+        times |= {"gpu_time": ns, STEP: length if all(lengths) else 0}
     first, second = ([times.get(name, 0) for name in TOTALS] for times in sides)
     changes = [other - one for one, other in zip(first, second, strict=True)]
+    found = [None if noise is None else noise.of_total(name) for name in TOTALS]
+    proven = [_proven(change, one, noise) for change, one in zip(changes, found, strict=True)]
     columns: dict[str, Cells] = {
         "time": list(TOTALS),
         "a_ms": [ns / 1e6 for ns in first],
         "b_ms": [ns / 1e6 for ns in second],
         "change_ms": [ns / 1e6 for ns in changes],
         "change_percent": [percent(change, one) for change, one in zip(changes, first, strict=True)],
-        **_intervals([None if noise is None else noise.of_total(name) for name in TOTALS]),
+        **_intervals(found),
+        "proven_ms": [ns / 1e6 for ns in proven],
+        "proven_percent": [percent(change, one) for change, one in zip(proven, first, strict=True)],
         "meaning": list(meaning.values()),
     }
     return DIFF_TOTALS.table(columns, f"{difference.names[1]} against {difference.names[0]}", [])
+
+
+def _proven(change: int, found: Interval | None, noise: Noise | None) -> int:
+    """What of the change of a total is no noise."""
+    if found is None or noise is None:
+        return change
+    return {Proof.noise: 0, Proof.places: noise.proven_ns}.get(found.proof, change)
 
 
 def percent(change: int, of: int) -> float | None:
@@ -403,6 +420,12 @@ class _Side:
         rows = self.window.linked_gpu_rows
         return len(np.unique(self.window.core.columns.parent[rows]))
 
+    def us_of_launch(self) -> float:
+        """Median duration of these calls, us."""
+        c = self.window.core.columns
+        calls = np.unique(c.parent[self.window.linked_gpu_rows])
+        return float(np.median(c.dur_ns[calls])) / 1e3 if len(calls) else 0.0
+
     def waits(self) -> int:
         """Number of calls that wait for the GPU; of JAX, where functions of Python wait, those in no other one."""
         core = self.window.core
@@ -423,10 +446,43 @@ class _Side:
             return ""
         kind = Kind(int(core.columns.kind[row]))
         name = normal_name(kind, core.names[core.columns.name[row]])
+        if built_in := BUILT_IN.match(name):
+            return built_in[1]
         # Annotations are free text, in which brackets and blanks mean nothing.
         return name if kind in LAYER_KINDS else short_name(name)
 
+    def where(self, idle: Idle, cause: Cause) -> str:
+        """The op, or the module, around what the longest gaps of a cause are due to, and how many of these it holds."""
+        part, core = idle.parts[cause], self.window.core
+        longest = np.argsort(-part, kind="stable")[:_MOST_GAPS]
+        longest = longest[(part[longest] > 0) & (2 * part[longest] > part.max())].tolist()
+        if not longest:
+            return ""
+        found = Counter(self._around(culprit(core, idle, gap, cause)[0]) for gap in longest)
+        (place, number), *_ = found.most_common(1)
+        if not place or 2 * number <= len(longest):
+            return ""
+        every = "the longest" if len(longest) == 1 else f"the {len(longest):,} longest"
+        return f"{every} in {place}" if number == len(longest) else f"{number:,} of {every} in {place}"
 
+    def _around(self, row: int) -> str:
+        """The outermost op and the module around a host event, or itself: `aten::item, ViTSelfAttention`."""
+        core, c, names = self.window.core, self.window.core.columns, dict[Kind, str]()
+        for above in (row, *ancestors(c, row)) if row >= 0 else ():
+            kind = Kind(int(c.kind[above]))
+            if kind in (Kind.Op, Kind.Module):
+                names[kind] = normal_name(kind, core.names[c.name[above]]).removeprefix("nn.Module: ")
+            if kind == Kind.Module:
+                break
+        return ", ".join(names.values())
+
+
+_MOST_GAPS = 100
+"""Gaps that are looked at for where the longest are."""
+_LEAST_OF_CAUSE = 0.2
+"""Share of the longer time of a cause from which on a change of it shows where its longest gaps are."""
+_SLOWER_LAUNCH = 1.25
+"""Factor from which on the duration of launch calls is shown; of more calls by it, they are other calls."""
 _WAITS = ("call that waits for the GPU", "calls that wait for the GPU", _Side.waits)
 _FIGURES: dict[Cause, tuple[tuple[str, str, Callable[[_Side], int]], ...]] = {
     Cause.launches: (("launch", "launches", _Side.launches), _WAITS),
@@ -458,14 +514,27 @@ def _why_busy(row: str, about: list[str], sides: list[_Side]) -> str:
     )
 
 
+def _launch_times(sides: list[_Side]) -> str:
+    """How long launch calls take on both sides, where that differs; empty else."""
+    us, calls = [side.us_of_launch() for side in sides], [side.launches() for side in sides]
+    is_other = min(us) > 0 and max(calls) <= _SLOWER_LAUNCH * min(calls) and max(us) > _SLOWER_LAUNCH * min(us)
+    return f" of {us[0]:,.1f} -> {us[1]:,.1f} us each in the median" if is_other else ""
+
+
 def _why_idle(part: str, cause: Cause, sides: list[_Side], names: tuple[str, str]) -> str:
-    texts = []
+    texts, idle = [], [side.idle[part] for side in sides]
     if part == IDLE:
-        texts.append(_number([int((side.idle[part].parts[cause] > 0).sum()) for side in sides], "gap", "gaps"))
+        texts.append(_number([int((one.parts[cause] > 0).sum()) for one in idle], "gap", "gaps"))
+        times = [int(one.parts[cause].sum()) for one in idle]
+        longer = times.index(max(times))
+        place = sides[longer].where(idle[longer], cause)
+        if place and abs(times[1] - times[0]) > _LEAST_OF_CAUSE * max(times):
+            texts.append(f"in {names[longer]} {place}")
         for one, many, number in _FIGURES.get(cause, ()):
             if any(counts := [number(side) for side in sides]):
-                texts.append(_number(counts, one, many))
-    because = [side.because(side.idle[part], cause) for side in sides]
+                times_of = _launch_times(sides) if number is _Side.launches else ""
+                texts.append(_number(counts, one, many) + times_of)
+    because = [side.because(one, cause) for side, one in zip(sides, idle, strict=True)]
     if because[0] == because[1]:
         texts += [f"the longest due to {because[0]}"] if because[0] else []
     else:

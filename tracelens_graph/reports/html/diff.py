@@ -80,7 +80,7 @@ def _overview(difference: Diff, tables: Mapping[str, Table], notes: Sequence[str
     windows = difference.a, difference.b
     steps = phase_texts(tables["diff_phases"]) if "diff_phases" in tables else []
     return {
-        "headline": clean(headline(tables["diff_totals"], bool(changed)), LONGEST_LINE),
+        "headline": clean(headline(tables["diff_totals"], changed), LONGEST_LINE),
         "notes": [clean(line, LONGEST_LINE) for line in (*steps, *notes)],
         "sides": [
             {"letter": letter, "name": clean(name), "text": clean(line, LONGEST_LINE), "parts": parts(window)}
