@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 
-from plants.edits import Event, Recording, total_ms
+from plants.edits import RUNTIME, Event, Recording, total_ms
 
 from corpus import CORPUS
 
@@ -359,6 +359,122 @@ def copies(around: str, before: tuple[int, float], after: tuple[int, float]) -> 
         return edit
 
     return plant(*before), plant(*after)
+
+
+_EXTERN = r"aten::(convolution_backward|mm|addmm|bmm|_flash_attention_backward)|.*: unpack_hook"
+"""What a compiled backward pass calls as it is: products, attention, and what recomputes."""
+
+
+def compiled_backward(layers: str, share: float = 0.6) -> Edit:
+    """The backward pass of each of some modules is one compiled region.
+
+    Products in it stay calls of their own, all between two of them is one Triton kernel that takes a share of its time,
+    and what adds up gradients comes behind the region.
+    """
+
+    def edit(t: Recording) -> float:
+        changed = 0.0
+        backward = t.named(f"{_ENGINE}.*")
+        thread = backward[0]["tid"]
+        for layer in [module for module in t.modules(layers) if module["tid"] != thread]:
+            numbers = [e["args"]["Sequence number"] for e in t.inside(layer) if "Sequence number" in e["args"]]
+            nodes = [e for e in backward if min(numbers) <= e["args"].get("Sequence number", -1) <= max(numbers)]
+            changed += _compiled(t, nodes, share)
+        return changed
+
+    return edit
+
+
+_ENGINE = "autograd::engine::evaluate_function: "
+
+
+def _compiled(t: Recording, nodes: list[Event], share: float) -> float:
+    """Backward nodes as one; by how many ms that changes GPU time."""
+    first, last = nodes[0], nodes[-1]
+    added = [(t.inside(event), t.work(event)) for event in t.named(f"{_ENGINE}torch::autograd::AccumulateGrad")
+             if first["ts"] < event["ts"] < last["ts"]]  # fmt: skip
+    before = total_ms(t.work(nodes))
+    at = first["ts"] + 5.0
+    extern = [event for node in nodes for event in _outermost(t, node, _EXTERN) if t.work(event)]
+    kept = {id(event) for one in extern for event in t.inside(one)}
+    parts: list[tuple[float, list[Event], list[Event], str]] = [
+        (one["ts"], t.inside(one), t.work(one), "") for one in extern
+    ]
+    launched = {e["args"]["correlation"]: e["ts"] for e in t.named(".*", RUNTIME) if "correlation" in e["args"]}
+    called = {event["args"]["correlation"] for one in extern for event in t.work(one)}
+    for node in nodes:
+        own = [event for event in t.work(node) if event["args"]["correlation"] not in called]
+        parts += [
+            (launched[event["args"]["correlation"]], [], [event], node["name"].removeprefix(_ENGINE)) for event in own
+        ]
+    gone = [event for node in nodes for event in t.inside(node) if id(event) not in kept]
+    launch = next(e for e in gone if e["cat"] in RUNTIME and "correlation" in e["args"])
+    t.host = [event for event in t.host if id(event) not in {id(one) for one in gone}]
+    order: list[Event] = []
+    number, fused = 0, list[tuple[str, list[Event]]]()
+    for _, host, work, name in [*sorted(parts, key=lambda part: part[0]), (0.0, [], [], "end")]:
+        if not host and name != "end":
+            fused.append((name, work))
+            continue
+        if fused:
+            order.append(_triton(t, launch, fused, at, number, share))
+            at, number, fused = at + 6.0, number + 1, []
+        if host:
+            at = _moved(host, at)
+            order += work
+    region = {**{key: first[key] for key in ("ph", "cat", "pid", "tid")}, "args": dict(last["args"])}
+    for depth, name in enumerate((f"{_ENGINE}CompiledFunctionBackward", "CompiledFunctionBackward",
+                                  "## Call CompiledFxGraph fq3xk2c7 ##")):  # fmt: skip
+        new = {**region, "name": name, "ts": first["ts"] + depth, "dur": at + 3.0 - 2 * depth - first["ts"]}
+        t.host.append({**new, "args": region["args"] if depth < 2 else {}})
+    at += 5.0
+    for host, work in added[::-1]:  # in the order of the parameters
+        order += [event for event in work if "nccl" not in event["name"]]
+        at = _moved(host, at)
+    late = at - _end(last)
+    assert late < 0, late
+    begin = min(event["ts"] for event in order)
+    for event in order:
+        t.place(event, begin)
+        begin = _end(event)
+    return total_ms(t.work(t.host[-3])) - before
+
+
+def _moved(host: list[Event], at: float) -> float:
+    """Host events begin at another time; when they have ended."""
+    by = at - min(event["ts"] for event in host)
+    for event in host:
+        event["ts"] += by
+    return max(map(_end, host)) + 1.0
+
+
+def _outermost(t: Recording, node: Event, pattern: str) -> list[Event]:
+    found: list[Event] = []
+    for event in sorted(t.inside(node), key=lambda event: (event["ts"], -event["dur"])):
+        if re.fullmatch(pattern, event["name"]) and not (found and _inside(event, found[-1])):
+            found.append(event)
+    return found
+
+
+def _triton(
+    t: Recording, like: Event, fused: list[tuple[str, list[Event]]], at: float, number: int, share: float
+) -> Event:
+    """One kernel, launched by the region itself, in place of others."""
+    work = [event for _, events in fused for event in events]
+    ops = sorted({_snake(name) for name, _ in fused})
+    kept = work[0]
+    kept |= {"name": f"triton_red_fused_{'_'.join(ops)}_{number}", "dur": share * sum(e["dur"] for e in work)}
+    gone = {id(event) for event in work[1:]}
+    t.gpu = [event for event in t.gpu if id(event) not in gone]
+    call = {**like, "name": "hipModuleLaunchKernel", "ts": at, "dur": 5.0, "args": {**like["args"]}}
+    kept["args"] = {**kept["args"], "correlation": t.new_correlation(call)}
+    t.host.append(call)
+    return kept
+
+
+def _snake(name: str) -> str:
+    """`NativeBatchNormBackward0` -> `native_batch_norm_backward`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower().rstrip("0123456789")
 
 
 def both(*edits: Edit) -> Edit:

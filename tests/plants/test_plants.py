@@ -12,7 +12,10 @@ from plants.known import PLANTS, Plant
 from typer.testing import CliRunner
 
 from corpus import needs_corpus
+from tracelens_graph.analyses.alignment.align import align
 from tracelens_graph.cli.app import app
+from tracelens_graph.graph.window import window_of
+from tracelens_graph.loading.one import load_core
 
 pytestmark = needs_corpus
 
@@ -60,6 +63,23 @@ def false(plant: Plant, found: list[str]) -> list[str]:
 def test_what_is_planted_is_named(plant: Plant, tmp_path: Path) -> None:
     found, _ = first_screen(plant, tmp_path)
     assert (missing(plant, found), false(plant, found)) == ([], [])
+
+
+def test_a_compiled_backward_pass_stands_beside_the_eager_one_to_the_nanosecond(tmp_path: Path) -> None:
+    whole = next(plant for plant in PLANTS if plant.kind == "compiled whole")
+    after, change = planted(whole.trace, whole.edit)
+    files = original(whole.trace).write(tmp_path / "a.json.gz"), after.write(tmp_path / "b.json.gz")
+    windows = [window_of(load_core(file)) for file in files]
+    found, back = align(*windows), align(*windows[::-1])
+    ns = [sum(point.ns[side] for point in found.points) for side in range(2)]
+    assert ns == [int(forest.ns.sum()) for forest in found.sides]
+    assert change == pytest.approx((ns[1] - ns[0]) / 1e6, abs=1e-3)
+    assert [point.ns[::-1] for point in back.points] == [point.ns for point in found.points]
+    for forest, partner in zip(found.sides, found.leaves, strict=True):
+        names = [forest.window.core.names[code] for code in forest.window.core.columns.name[forest.row].tolist()]
+        products = [names[node] == "aten::convolution_backward" for node in forest.leaf_parent.tolist()]
+        assert sum(products) == 20
+        assert (partner[products] >= 0).all()
 
 
 SLOW_LAYER, CLOCK = (

@@ -231,9 +231,9 @@ def _is_module(forest: Forest) -> np.ndarray:
 
 
 def _of_one_name(matching: Matching) -> tuple[np.ndarray, np.ndarray]:
-    """For each leaf of both sides whether it has a partner in order that an op of its name launched, or no op."""
+    """For each leaf of both sides whether it has a partner that an op of its name launched, or no op."""
     a, b = matching.a, matching.b
-    first = np.flatnonzero(matching.in_order[0] >= 0)
+    first = np.flatnonzero(matching.of_a >= 0)
     second = matching.of_a[first]
     above = a.leaf_parent[first], b.leaf_parent[second]
     is_one = (a.called[above[0]] == b.called[above[1]]) | ~a.is_op[above[0]] | ~b.is_op[above[1]]

@@ -31,6 +31,14 @@ _ROOT_PAIRS = 1 << 18
 """Pairs of threads, or of streams, that are all looked at."""
 
 
+_COMPILED_BACKWARD, _SUM = "CompiledFunctionBackward", "torch::autograd::AccumulateGrad"
+"""How the calls end that run a compiled backward pass, and that add up a gradient."""
+
+
+Parts = tuple[list[int], list[int]]
+"""Items of both sides."""
+
+
 class Matching:
     """The leaves of two forests, paired.
 
@@ -39,6 +47,7 @@ class Matching:
         of_a, of_b: for each leaf its partner on the other side, -1 without one.
         roots: pairs of roots.
         runs: pairs of nodes that stand elsewhere on the other side, those together that stand side by side.
+        sums: nodes of both sides that add up gradients, in another order to the rest on one of them.
     """
 
     def __init__(self, a: Forest, b: Forest, are_unrelated: bool = False) -> None:
@@ -46,6 +55,7 @@ class Matching:
         self.of_a, self.of_b = np.full(a.leaves, -1, np.int64), np.full(b.leaves, -1, np.int64)
         self.roots: Pairs = []
         self.runs: list[Pairs] = []
+        self.sums: Parts = ([], [])
         self._cells_left, self._leaves_left = (
             most * (a.leaves + b.leaves) for most in (_CELLS_OF_LEAF, _UNITS_OF_LEAF)
         )
@@ -73,8 +83,13 @@ class Matching:
 
     @property
     def in_order(self) -> tuple[Rows, Rows]:
-        """The partner of each leaf of both sides, -1 for those without one or in a run."""
-        first, second = (np.where(run < 0, of, -1) for run, of in zip(self.run_of, (self.of_a, self.of_b), strict=True))
+        """The partner of each leaf of both sides, -1 for those without one, in a run or in a sum of gradients."""
+        first, second = (
+            np.where((run < 0) & (run_of_leaves(forest, [sums]) < 0), of, -1)
+            for forest, sums, run, of in zip(
+                (self.a, self.b), self.sums, self.run_of, (self.of_a, self.of_b), strict=True
+            )
+        )
         return first, second
 
     def _take_left_over(self) -> None:
@@ -123,7 +138,14 @@ class Matching:
                     else:
                         stack.append((x, y))
                 continue
-            stack += self._by_units(below_u, below_v)
+            sums, rest = _without_sums(a, b, below_u, below_v)
+            for side in range(2):
+                self.sums[side].extend(sums[side])
+            if all(sums):
+                runs = len(self.runs)
+                stack += self._by_units(*sums)
+                del self.runs[runs:]  # sums may come in any order
+            stack += self._by_units(*rest) if all(rest) else []
 
     def _zip(self, leaves: range, first: int) -> None:
         self.of_a[leaves.start : leaves.stop] = np.arange(first, first + len(leaves))
@@ -253,6 +275,34 @@ def _below_chain(
             return items
         items = forest.items(items[0])
     return items
+
+
+def _without_sums(a: Forest, b: Forest, x: list[int], y: list[int]) -> tuple[Parts, Parts]:
+    """Of what stands below two nodes the sums of gradients, where they stand elsewhere on one side, and the rest.
+
+    The engine adds up a gradient as soon as it is there. A compiled backward pass returns all of them at once, so that
+    their sums stand behind all of its work, and those of eager ops between it.
+    """
+    called = _engine_ops(a, x), _engine_ops(b, y)
+    compiled = [any(name.endswith(_COMPILED_BACKWARD) for name in names) for names in called]
+    if compiled[0] == compiled[1]:
+        return ([], []), (x, y)
+    sums, rest = (
+        [[item for item, name in zip(items, names, strict=True) if name.endswith(_SUM) == is_sum]
+         for items, names in zip((x, y), called, strict=True)]
+        for is_sum in (True, False)
+    )  # fmt: skip
+    return (sums[0], sums[1]), (rest[0], rest[1])
+
+
+def _engine_ops(forest: Forest, items: list[int]) -> list[str]:
+    """The name of each item that is a call, else nothing."""
+    core = forest.window.core
+    row = forest.row[np.maximum(items, 0)]
+    return [
+        core.names[core.columns.name[at]] if item >= 0 and at >= 0 else ""
+        for item, at in zip(items, row.tolist(), strict=True)
+    ]
 
 
 def _same_names(a: Forest, b: Forest, x: list[int], y: list[int]) -> bool:
