@@ -116,6 +116,8 @@ _CONTENDED = 0.2
 """Part of the time by which the overlap with communication must have grown."""
 _OTHER_NUMBER = {"more": Reason.more_kernels, "fewer": Reason.fewer_kernels, "counts": Reason.other_kernel}
 """How sides of the same kernels differ in their number -> the reason."""
+_PART_ELSEWHERE = 0.5
+"""Part of a change that, seen where nothing else changed, needs no communication to explain it."""
 
 
 class Reasons:
@@ -181,6 +183,30 @@ class Reasons:
             return 0.0
         beside = length_before(merged, c.end_ns[rows]) - length_before(merged, c.start_ns[rows])
         return float(beside.sum() / total)
+
+    def is_so_elsewhere(self, place: Place) -> bool:
+        """Whether its kernels changed alike at places where as much communication runs beside them as before."""
+        first, second = place.kernels
+        change = sum(
+            first[name][1] * (self._elsewhere[name][1] / self._elsewhere[name][0] - 1)
+            for name in first.keys() & second.keys() & self._elsewhere.keys()
+        )
+        return change * place.change_ns >= _PART_ELSEWHERE * place.change_ns**2
+
+    @cached_property
+    def _elsewhere(self) -> dict[str, tuple[int, int]]:
+        """Of kernels how long they take on both sides, where the communication beside them is as before."""
+        found: dict[str, tuple[int, int]] = {}
+        for place in self._diff.places:
+            first, second = place.kernels
+            if abs(self.overlap(1, place) - self.overlap(0, place)) >= _CONTENDED / 2:
+                continue
+            for name in first.keys() & second.keys():
+                (number, before), (same, after) = first[name], second[name]
+                if number == same and before:
+                    had = found.get(name, (0, 0))
+                    found[name] = had[0] + before, had[1] + after
+        return found
 
     @cached_property
     def _communication(self) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -319,7 +345,8 @@ def _takes_other_time(evidence: Evidence, reasons: Reasons) -> Why | None:
     if not evidence.is_of_time:
         return None
     before, after = (reasons.overlap(side, evidence.place) for side in range(2))
-    if (after - before if evidence.ratio > 1 else before - after) >= _CONTENDED:
+    is_contended = (after - before if evidence.ratio > 1 else before - after) >= _CONTENDED
+    if is_contended and not reasons.is_so_elsewhere(evidence.place):
         share = f"{100 * before:.0f} -> {100 * after:.0f} % of the time communication runs beside it"
         return Why(Reason.contention, f"{evidence.took}; {share}{evidence.beside}")
     if odd := _outliers(evidence, reasons):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from math import exp, log
 from typing import NamedTuple
@@ -94,7 +93,6 @@ _SPREADS = 5
 """... by how many median absolute deviations."""
 _EXPLAINS = 0.5
 """Share of a place's change that those that stand out must explain."""
-_INSTANCE = re.compile(r"(?:nn\.Module: )?(.*?)(?:_(\d+))?$")
 
 
 class Outliers(NamedTuple):
@@ -106,6 +104,7 @@ class Outliers(NamedTuple):
         of: of how many equal ones.
         ratio: time of their kernels, on the second side over that on the first.
         others: the usual ratio.
+        are_layers: whether the names of all of them count up, so that their numbers are those of layers.
     """
 
     names: Sequence[str]
@@ -113,6 +112,7 @@ class Outliers(NamedTuple):
     of: int
     ratio: float
     others: float
+    are_layers: bool = False
 
     def __str__(self) -> str:
         """`1 of 12: layer 7 (ViTLayer_7), 3.00x as long`."""
@@ -122,15 +122,27 @@ class Outliers(NamedTuple):
 
     @property
     def _where(self) -> str:
-        instances = [match.groups() for name in self.names if (match := _INSTANCE.match(name))]
-        numbers = [number for _, number in instances if number is not None]
         if not self.names:
             return " calls"
-        if len(numbers) < len(self.names):
-            return f": {' and '.join(self.names[:3])}"
-        word = "layer" if len(numbers) == 1 else "layers"
-        listed = ", ".join(numbers[:3]) + (", ..." if len(numbers) > 3 else "")
-        return f": {word} {listed} ({self.names[0] if len(numbers) == 1 else instances[0][0]})"
+        more = ", ..." if len(self.names) > 3 else ""
+        if not self.are_layers:
+            return f": {', '.join(self.names[:3])}{more}"
+        (stem, _), *_ = instances = [_instance(name) for name in self.names]
+        word = "layer" if len(instances) == 1 else "layers"
+        listed = ", ".join(str(number) for _, number in instances[:3]) + more
+        return f": {word} {listed} ({self.names[0] if len(instances) == 1 else stem})"
+
+
+def _instance(name: str) -> tuple[str, int]:
+    """What a module is called, and its number, -1 without one."""
+    stem, _, number = name.rpartition("_")
+    return (stem, int(number)) if stem and number.isdecimal() else (name, -1)
+
+
+def _count_up(names: Iterable[str]) -> bool:
+    """Whether modules are called alike and numbered without gaps, as the layers of a stack are."""
+    stems, numbers = zip(*sorted(map(_instance, names)), strict=True)
+    return len(set(stems)) == 1 and numbers[0] >= 0 and numbers[-1] - numbers[0] == len(numbers) - 1
 
 
 class ModulesOfLeaves:
@@ -168,7 +180,8 @@ def outliers(place: Place, modules: ModulesOfLeaves) -> Outliers | None:
             continue
         ratio = sum(point.ns[1] for point in odd) / sum(point.ns[0] for point in odd)
         if (found := _named(points, is_odd, modules)) is not None:
-            return Outliers(*found, ratio, exp(usual))
+            names, of = found
+            return Outliers(names, len(names), len(of), ratio, exp(usual), _count_up(of))
         if len(odd) <= _PART * len(points):
             return Outliers([], len(odd), len(points), ratio, exp(usual))
     return None
@@ -185,13 +198,13 @@ def _odd(ratios: np.ndarray) -> Iterator[tuple[float, np.ndarray]]:
         yield 0.0, off > log(1 + _OFF)
 
 
-def _named(points: Sequence[Point], is_odd: np.ndarray, modules: ModulesOfLeaves) -> tuple[list[str], int, int] | None:
-    """The outermost modules that tell the odd ones apart: their names, how many they are, and of how many."""
+def _named(points: Sequence[Point], is_odd: np.ndarray, modules: ModulesOfLeaves) -> tuple[list[str], set[str]] | None:
+    """The outermost modules that tell the odd ones apart: their names, and those of all."""
     paths = [modules.path(point.leaves[0][0]) for point in points]
     for level in range(max(map(len, paths))):
         names = [path[level] if len(path) > level else "" for path in paths]
         odd = {name: None for name, one in zip(names, is_odd.tolist(), strict=True) if one}
         others = {name for name, one in zip(names, is_odd.tolist(), strict=True) if not one} - odd.keys()
         if others and len(odd) <= _OF_MODULES * (len(odd) + len(others)):
-            return list(odd), len(odd), len(odd) + len(others)
+            return list(odd), others | odd.keys()
     return None
