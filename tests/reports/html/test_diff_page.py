@@ -113,7 +113,7 @@ def test_tables_sort_and_copy(path: Path, opened: Opened) -> None:
     page.click('[data-table="diff_totals"]')
     page.click("#view-tables >> text=Copy TSV")
     _, *rows = until(page, "tracelensGraph.tables.grid.copied").split("\n")
-    assert len(rows) == 6
+    assert len(rows) == 7
     assert "gpu_time" in rows[0]
     page.click('[data-table="diff_places"]')
     page.fill("#view-tables input[type=search]", "^aten::mm$")

@@ -107,8 +107,8 @@ def test_from_the_report_to_module_and_line_in_three_clicks(path: Path, opened: 
     core = loaded(path)
     page = opened(page_of(core))
     page.click("text=show uid 16411")
+    page.wait_for_selector("#view-timeline", state="visible")  # the link's own address changes before the view
     until(page, "location.hash.includes('uid=16411')")
-    assert page.is_visible("#view-timeline")
     said = page.inner_text("#selected .what")
     assert "at modeling_qwen2.py:68 apply_rotary_pos_emb" in said
     assert re.search(r"Qwen2Model_0 . Qwen2DecoderLayer_17 . Qwen2Attention_17", said)
