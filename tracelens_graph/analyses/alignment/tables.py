@@ -236,8 +236,8 @@ def places_table(difference: Diff, why: Sequence[Why] | None = None, noise: Nois
 def _intervals(found: Sequence[Interval | None]) -> dict[str, Cells]:
     """The columns of intervals."""
     return {
-        "low_ms": [None if one is None else one.low_ns / 1e6 for one in found],
-        "high_ms": [None if one is None else one.high_ns / 1e6 for one in found],
+        "low_ms": [None if one is None else round(one.low_ns) / 1e6 for one in found],
+        "high_ms": [None if one is None else round(one.high_ns) / 1e6 for one in found],
         "proof": ["" if one is None else str(one.proof) for one in found],
     }
 
