@@ -325,7 +325,7 @@ class _Changes:
                 change_all(edits[edit])
 
     def _look(self, edit: str, name: str, count: int, known: Iterable[str] = ()) -> None:
-        self.looked.append(_Looked(edit, name, count, [] if count else list(dict.fromkeys(known))))
+        self.looked.append(_Looked(edit, name, count, [] if count else sorted(set(known))))
 
     @property
     def edges(self) -> np.ndarray:
