@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.across.outer_join import NOTE, are_compiled_apart
-from tracelens_graph.analyses.alignment.causes import CLOCK, Reason
+from tracelens_graph.analyses.alignment.causes import Reason
+from tracelens_graph.analyses.shared.common_factor import CLOCK
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.host_work import HOST_TIMES, is_of_host
 from tracelens_graph.analyses.alignment.noise import Proof

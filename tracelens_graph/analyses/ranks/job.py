@@ -138,7 +138,9 @@ class Job:
         """The same as one line; empty where nothing is known of it, or the recording is not replayed."""
         if not self.is_replayed or self.slowdown is None:
             return ""
-        return self.slowdown.line(lacking=self.matched.lacking > 0)
+        culprits = self.lateness.culprits if self.lateness is not None else ()
+        known = {place: (one.reason, one.what) for one in reversed(culprits) for place in one.places}
+        return self.slowdown.line(self.matched.lacking > 0, known)
 
     def _culprits(self) -> Table:
         found = self.lateness
