@@ -99,6 +99,7 @@ COMMANDS = (
     ("nested_batches", "report A --html OUT"),
     ("devices", "info A"),
     ("steps_of_a_rank", "ranks A B --html OUT"),
+    ("steps_of_a_rank", "ranks A B --path"),
     ("modules", "diff A B"),
     ("modules", "diff A B --html OUT"),
     ("modules", "modules A"),

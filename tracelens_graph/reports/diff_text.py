@@ -233,7 +233,10 @@ def headline(totals: Table, changed: Sequence[Mapping[str, Any]]) -> str:
     noise = ""
     if row["proof"] in (Proof.noise, Proof.places):
         ms = sum(one["change_ms"] for one in changed)
-        noise = f", {ms:+,.3f} ms of it beyond noise" if changed else ", within noise" if change else ""
+        if round(ms, 3):
+            noise = f", {ms:+,.3f} ms of it beyond noise"
+        elif change and not changed:
+            noise = ", within noise"
     return f"GPU time {first:,.3f} -> {second:,.3f} ms: {text}{noise}"
 
 

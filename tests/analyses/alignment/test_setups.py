@@ -79,3 +79,5 @@ def test_lines_have_room_on_a_screen() -> None:
     lines = setup_lines(compared(a, b))
     assert max(map(len, lines)) < 100
     assert lines[0].endswith(" more")
+    long = compared(*(with_metadata(run(), batch_size=letter * 5000) for letter in "ab"))
+    assert max(map(len, setup_lines(long))) < 100

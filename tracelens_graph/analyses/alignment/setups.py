@@ -17,6 +17,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.info import version_text
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
+from tracelens_graph.tables.names import fitted
 
 _RECORDED = re.compile(r".*(clock|power|batch_size|input_length|repo_id|model_name|dtype).*", re.IGNORECASE)
 """Keys of a file, or of what it says of a device, that describe the run: their values are compared."""
@@ -75,7 +76,8 @@ def unlike(difference: Diff) -> Iterator[Unlike]:
 
 
 def _line(label: str, parts: list[str]) -> str:
-    """As many parts as one line has room for, the first in any case."""
+    """As many parts as one line has room for, the first in any case, cut where a file says more than a line."""
+    parts = [fitted(part, _LONGEST - len(f"{label}: ; {len(parts)} more")) for part in parts]
     for number in range(len(parts), 0, -1):
         rest = f"; {len(parts) - number} more" if number < len(parts) else ""
         line = f"{label}: {'; '.join(parts[:number])}{rest}"

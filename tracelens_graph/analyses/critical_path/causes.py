@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -97,6 +97,19 @@ class Causes:
     def on_clock(self, ordinal: int, time: int) -> int:
         """A moment of a rank on the clock that the points are on."""
         return int(self.clock(ordinal, np.array([time], np.int64))[0])
+
+    @cached_property
+    def _gpu_ends(self) -> tuple[Ns, Rows]:
+        """Moments at which GPU events end, ascending, and these points; before them -1, at no moment."""
+        points = np.flatnonzero(self.role == Role.gpu_end)
+        points = np.append(-1, points[np.argsort(self.time[points], kind="stable")])
+        return np.append(EARLIEST, self.time[points[1:]]), points
+
+    def last_ends(self, moments: Ns) -> Rows:
+        """Per moment the last point where a GPU event ends then; -1 for none."""
+        time, points = self._gpu_ends
+        at = np.searchsorted(time, moments, "right") - 1
+        return np.where(time[at] == moments, points[at], -1)
 
 
 def causes(traces: TraceSet, matched: MatchedCollectives | None = None) -> Causes:

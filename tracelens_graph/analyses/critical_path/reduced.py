@@ -241,15 +241,8 @@ def stretches_of(rank: Reader, given: tuple[Given, Ns]) -> Stretches:
         source = further
     first = np.full(points, -1)
     first[points - len(made.collective) :] = made.collective
-    sinks = [_sink(made, moment) for moment in given[1].tolist()]
-    return Stretches(first[source[kept.start[given[0].node]]], np.array([
-        -2 if at is None else first[source[at]] for at in sinks
-    ], np.int64))  # fmt: skip
-
-
-def _sink(made: Causes, moment: int) -> int | None:
-    there = np.flatnonzero((made.time == moment) & (made.role == Role.gpu_end))
-    return int(there[-1]) if len(there) else None
+    begins = np.append(first[source], -2)  # for no point, which is -1
+    return Stretches(begins[kept.start[given[0].node]], begins[made.last_ends(given[1])])
 
 
 class Leg(NamedTuple):
@@ -303,9 +296,8 @@ def segments_on(rank: Reader, given: tuple[Given, Sequence[Sequence[Leg]]]) -> l
 def _segments(made: Causes, kept: KeptRank, given: Given, legs: Sequence[Leg]) -> Segments:
     found = []
     for leg in legs:
-        at = _sink(made, leg.moment) if leg.part < 0 else int(kept.start[given.node[leg.part]])
-        assert at is not None
-        found.append(segments_of(made, followed(made, at, leg.start_ns), leg.start_ns))
+        ends = kept.start[given.node[[leg.part]]] if leg.part >= 0 else made.last_ends(np.array([leg.moment], np.int64))
+        found.append(segments_of(made, followed(made, int(ends[0]), leg.start_ns), leg.start_ns))
     edge, start, end, kind = (np.concatenate(one) for one in zip(*found, strict=True))
     path = Path(made, None, -1, edge, start, end, kind)
     moves = made.kind[edge] == Edge.transfer

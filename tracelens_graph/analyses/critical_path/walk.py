@@ -11,7 +11,7 @@ import numpy as np
 
 from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.path_nodes import Nodes, nodes_of, segment_rows
-from tracelens_graph.analyses.critical_path.points import UNEXPLAINED_NS, Edge, Role
+from tracelens_graph.analyses.critical_path.points import UNEXPLAINED_NS, Edge
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, MEMCPY, gpu_classes
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collectives import collectives_of
@@ -149,7 +149,7 @@ def walk(causes: Causes, start: int | None, end: int) -> tuple[int, np.ndarray, 
     Returns:
         The point that it leads to, and per segment its edge, start, end and class; see `Path`.
     """
-    sink = int(np.flatnonzero((causes.time == end) & (causes.role == Role.gpu_end))[-1])
+    sink = int(causes.last_ends(np.array([end], np.int64))[0])
     edge, begun, done, kind = segments_of(causes, followed(causes, sink, start), start)
     if start is not None and (first := int(begun[0]) if len(edge) else end) > start:
         edge, begun, done = np.append(-1, edge), np.append(start, begun), np.append(first, done)
