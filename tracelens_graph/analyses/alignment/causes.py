@@ -284,10 +284,10 @@ def _is_of_one_side(evidence: Evidence, _: Reasons) -> Why | None:
         return Why(Reason.moves, f"{only}: {_moved(ops | {evidence.place.names[side]}, kernels)}, {what}")
     if evidence.is_graph_launch(side):
         return Why(Reason.graph_launch, f"{only}: launched as a graph, {what}")
-    if evidence.place.is_module:
-        return Why(
-            Reason.module, f"{only}: a module with all below it, {evidence.place.events(side):,} GPU events, {what}"
-        )
+    if modules := evidence.place.whole_modules:
+        whole = "a module with all below it" if modules == 1 else "modules with all below them"
+        events = evidence.place.events(side)
+        return Why(Reason.module, f"{only}: {whole}, {events:,} GPU event{'s' if events > 1 else ''}, {what}")
     return Why(Reason.only_one, f"{only}: {what}")
 
 
