@@ -229,7 +229,7 @@ def incomplete_ranks(causes: Causes) -> Mask:
     if m is None:
         return found
     place = {one.rank: at for at, one in enumerate(m.ranks)}
-    for number in np.flatnonzero(m.group_size > m.count).tolist():
+    for number in m.incomplete.tolist():
         parts = m.parts_of(number).tolist()
         there = {int(m.trace[part]) for part in parts}
         found[

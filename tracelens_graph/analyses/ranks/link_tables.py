@@ -29,7 +29,9 @@ RANK_LINKS = TableSchema(
             "level",
             drop_priority=0,
         ),
-        "link": Column.key("its ranks and what the program calls them, or its hosts or switches", "link", drop_priority=-1),
+        "link": Column.key(
+            "its ranks and what the program calls them, or its hosts or switches", "link", drop_priority=-1
+        ),
         "kind": Column.key("kind of collective", "kind"),
         "message_bytes": Column.key("median size of the message", cells="number"),
         "source_rank": Column("number of the rank that sends; absent unless a pair"),
