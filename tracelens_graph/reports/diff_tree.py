@@ -256,7 +256,8 @@ def point_lines(difference: Diff, place: Place, width: int) -> Iterator[str]:
     named = drawn_rows(difference, place)
     if (times := len(place.points)) > 1:
         figures = f"{point.ns[0] / 1e6:,.3f} -> {point.ns[1] / 1e6:,.3f} ms"
-        yield f"One of {times:,}, that with the most GPU time: {figures}"
+        groups = "" if times == place.times else " groups"
+        yield f"One of {times:,}{groups}, that with the most GPU time: {figures}"
     containers = [_row(difference, point, k) for k in range(2)]
     cores = [side.window.core for side in difference.alignment.sides]
     yield from (fitted_line(line, width) for line in _shared(cores, containers))

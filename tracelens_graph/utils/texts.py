@@ -137,8 +137,8 @@ def tail(text: str, width: int) -> str:
     return text[at:]
 
 
-def cut_middle(text: str, width: int) -> str:
-    """A text that fits into some columns: its beginning, `...`, and twice as much of its end.
+def cut_middle(text: str, width: int, part: int = 3) -> str:
+    """A text that fits into some columns: its beginning, a third or another part, then `...` and more of its end.
 
     Names that differ mostly differ in their ends.
     """
@@ -147,7 +147,7 @@ def cut_middle(text: str, width: int) -> str:
     room = width - len(_GAP)
     if room < 2:
         return head(text, width)
-    begin = head(text, room // 3)
+    begin = head(text, room // part)
     return begin + _GAP + tail(text, room - width_of(begin))
 
 
@@ -204,19 +204,22 @@ def first_lines(text: str, width: int, most: int) -> list[str]:
 
 
 def outer_lines(text: str, width: int, most: int) -> list[str]:
-    """A paragraph in so many lines; where it has more, its beginning, `...`, and its last clause or words.
-
-    Where only a few words have no room, these are missing.
+    """A paragraph in so many lines; where it has more, long words lose their middle, then the paragraph does: its
+    beginning, `...`, and its last clause or words. Where only a few words have no room, these are missing.
 
     >>> outer_lines("the same kernels, 1.03x as long, waiting for others; 1 of 36: layer 20, 2.00x as long", 60, 1)
-    ['the same kernels, ... 1 of 36: layer 20, 2.00x as long']
+    ['the same kernels, 1.03x ... 1 of 36: layer 20, 2.00x as long']
+    >>> outer_lines("2 x triton_red_fused_native_batch_norm_backward_1 in place of 2 x relu", 60, 1)
+    ['2 x triton_red_fu...orm_backward_1 in place of 2 x relu']
     """
+    if len([*wrapped(text, width)]) > most:
+        text = " ".join(cut_middle(word, max(width // 2, 1), 2) for word in text.split(" "))
     begin = first_lines(text, width, most)
     if len(text) - len(" ".join(begin)) <= _FEW:
         return begin
     *lines, last = begin
-    most_of_end = width - len(_GAP) - 1
     end = text.rpartition("; ")[2]
+    most_of_end = width - len(_GAP) - 1
     if width_of(end) > most_of_end:
         end = tail(text, most_of_end if lines else 2 * width // 3).partition(" ")[2]
     room = width - width_of(end) - len(_GAP) - 2

@@ -294,7 +294,7 @@ PAIRS: dict[str, tuple[list[Call], list[Call], Reason, str]] = {
     ),
     "not by what is missing": (
         [Call("", "aten::mm", ((GEMM, 9.0),)), Call("", "aten::sum", (SUM,))], [Call("", "aten::sum", (SUM,))],
-        Reason.module, "only in A: a module with all below it, 1 GPU events, 1 x cuBLAS gemm 128x128",
+        Reason.module, "only in A: a module with all below it, 1 GPU event, 1 x cuBLAS gemm 128x128",
     ),
     "other ops, other libraries": (
         [Call("", "aten::sum", (SUM,))], [Call("", "aten::mm", ((GEMM, 9.0),))], Reason.other_op,
@@ -316,6 +316,20 @@ def test_one_kernel_against_several_or_another(what: str) -> None:
     assert [(why.reason, text in why.text) for why in why if why.reason != Reason.same] == [(reason, True)]
     mirrored = {Reasons(back).of(place).reason for place in back.places} - {Reason.same}
     assert mirrored == {Reason.unfused if reason is Reason.fused else reason}
+
+
+DROPOUT, SCALE = (Call(name, f"custom::{name}", ((f"{name}_kernel", 7.0),)) for name in ("Dropout", "Scale"))
+
+
+@pytest.mark.parametrize(
+    ("more", "times"), [((DROPOUT,), 4), ((DROPOUT, DROPOUT), 8), ((DROPOUT, SCALE), 4), ((DROPOUT, SCALE, SCALE), 4)]
+)
+def test_modules_that_only_one_side_has_are_counted(more: Sequence[Call], times: int) -> None:
+    """Neighbours are one point, so that points count less."""
+    found = diff(load_core(alike(LAYER)), load_core(alike((*LAYER, *more))))
+    (only,) = (place for place in found.places if not place.ns[0])
+    assert (only.times, only.events(1)) == (times, 4 * len(more))
+    assert Reasons(found).of(only).text.startswith("only in B: modules with all below them")
 
 
 ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<{}, at::native::{}, {} >(int, at::native::{}, {})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -132,7 +132,7 @@ class Place:
         points: the points.
         ns: sums of the durations of GPU events on both sides.
         kernels: on both sides the names of GPU events, with how many and how long.
-        is_module: whether it is whole modules that one side has and the other has not.
+        whole_modules: how many of each class, at least, one side has and the other has not; 0 where it is other work.
     """
 
     modules: tuple[str, ...]
@@ -141,7 +141,12 @@ class Place:
     points: Sequence[Point]
     ns: tuple[int, int]
     kernels: tuple[dict[str, tuple[int, int]], dict[str, tuple[int, int]]]
-    is_module: bool = False
+    whole_modules: int = 0
+
+    @property
+    def times(self) -> int:
+        """How often the program comes there: neighbours that one side alone has are one point."""
+        return self.whole_modules or len(self.points)
 
     @property
     def change_ns(self) -> int:
@@ -217,20 +222,22 @@ class Diff:
             if (first.kernel or second.kernel) and (first.is_op or second.is_op):
                 first, second = (replace(context, kernel="") for context in (first, second))
             groups.setdefault((first, second, point.is_moved, point.is_replaced), []).append(point)
-        found = [self._place(points, one, other) for (one, other, *_), points in groups.items()]
+        found = [self._place(points, (one, other), contexts) for (one, other, *_), points in groups.items()]
         return sorted(found, key=_rank)
 
-    def _place(self, points: list[Point], one: _Context, other: _Context) -> Place:
+    def _place(self, points: list[Point], where: tuple[_Context, _Context], contexts: list[_Contexts]) -> Place:
+        one, other = where
         first, second = (
             kernels_of(side, [leaf for point in points for leaf in point.leaves[k]])
             for k, side in enumerate(self.alignment.sides)
         )
         ns = sum(point.ns[0] for point in points), sum(point.ns[1] for point in points)
-        fuller = max(one, other, key=lambda context: (len(context.modules), context.modules))
+        fuller = max(where, key=lambda context: (len(context.modules), context.modules))
         # A module is missing only where the other side has nothing in its place.
-        is_module = one.is_module or other.is_module if not one.names or not other.names else False
+        only = 1 if not one.names else 0 if not other.names else None
+        modules = contexts[only].modules(points, only) if only is not None and where[only].is_module else 0
         names = _listed(one.names), _listed(other.names)
-        return Place(fuller.modules, fuller.is_backward, names, points, ns, (first, second), is_module)
+        return Place(fuller.modules, fuller.is_backward, names, points, ns, (first, second), modules)
 
     @cached_property
     def matches(self) -> Matches:
@@ -365,6 +372,11 @@ class _Contexts:
             kernel = called(side.event_name(int(side.events[side.first_event[leaves[0]]])))
         is_op = self._kind(nodes[0]) is Kind.Op
         return _Context(modules, is_backward, names, is_module, is_op, kernel, self.sizes(leaves[0]))
+
+    def modules(self, points: Iterable[Point], k: int) -> int:
+        """How many modules of each class, at least, hold the leaves that points have on this side, the k-th."""
+        nodes = (node for point in points for node in highest(self._side, point.leaves[k]))
+        return min(Counter(map(self._name, nodes)).values())
 
     def _kind(self, node: int) -> Kind | None:
         row = int(self._side.row[node])

@@ -50,7 +50,9 @@ DIFF_PLACES = TableSchema(
         "b_ms": Column.total("the same in b", "ms", heading="B ms", drop_priority=1),
         **_INTERVAL,
         "times": Column.count(
-            "points of divergence: how often the program comes there", heading="times", drop_priority=1
+            "how often the program comes there; of modules that one side alone has, how many",
+            heading="times",
+            drop_priority=1,
         ),
         "op": Column.key("op, or what else launched the work; `x -> y` where b calls y in place of x", "op"),
         "module": Column.key("classes of the modules around it, the outermost first", "module"),
@@ -218,7 +220,7 @@ def places_table(difference: Diff, why: Sequence[Why] | None = None, noise: Nois
         "place": np.arange(1, len(places) + 1),
         "change_ms": [place.change_ns / 1e6 for place in places],
         **_intervals([None] * len(places) if noise is None else noise.of_places()),
-        "times": [len(place.points) for place in places],
+        "times": [place.times for place in places],
         "op": [op_of(place) for place in places],
         "module": [module_of(place) for place in places],
         "reason": [str(one.reason) for one in why],
