@@ -137,6 +137,22 @@ def test_sound_links_are_not_called_slow(name: str, tmp_path: Path) -> None:
     assert {row["verdict"] for row in ranks.table("rank_links").records()} <= {""}
 
 
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"nodes": 2}, "no group but ranks 0-7"),
+        ({"nodes": 2, "tensor_parallel": 4}, "all groups cross the same hosts"),
+        ({"nodes": 4, "tensor_parallel": 2, "slow_link_rank": 3, "slow_link_factor": 4.0}, ""),
+    ],
+)
+def test_links_that_cannot_be_compared_are_named_where_communication_is_most(
+    settings: dict[str, Any], words: str
+) -> None:
+    ranks = Ranks(simulated_job(ranks=8, network_gb_per_s=5.0, **settings).traces)
+    lines = [line for line in late_lines(ranks) if "could not be compared" in line]
+    assert (len(lines), words in "".join(lines)) == (bool(words), True)
+
+
 def test_pictures_show_pairs_and_mark_slow_ones(tmp_path: Path) -> None:
     ranks = ranks_of(Job(ranks=8, pipeline=8, steps=3, share=way(5, 4)), tmp_path)
     matrix = PairMatrix.of(ranks)

@@ -41,7 +41,7 @@ def screen(job: Job, width: int, color: bool, rows: int | None = None) -> Iterat
     yield from wrapped(printable(head(job)), width, _INDENT)
     yield ""
     yield from (bold(line, color) for line in wrapped(headline(job), width, _INDENT))
-    for line in (*late_lines(job), *slowdown_lines(job)):
+    for line in all_lines(job):
         yield from wrapped(printable(line), width, _INDENT)
     for name, most in (("rank_times", 0), ("collective_kinds", KINDS), ("rank_balance", RANKS)):
         table = job.table(name)
@@ -98,13 +98,13 @@ def _doubt(job: Job) -> str:
 
 
 def late_lines(job: Job) -> list[str]:
-    """Which links are slow, who makes the others wait, and why."""
-    return [*job.slow_links, *([] if job.lateness is None else job.lateness.lines)]
+    """Which links are slow, or why that is not known; who makes the others wait, and why."""
+    return [*job.link_lines, *([] if job.lateness is None else job.lateness.lines)]
 
 
-def slowdown_lines(job: Job) -> list[str]:
-    """How much slower the job is than with even work; nothing where that is not known."""
-    return [job.slowdown_line] if job.slowdown_line else []
+def all_lines(job: Job) -> list[str]:
+    """The same, and how much slower the job is than with even work, where that is known."""
+    return [*late_lines(job), *filter(None, [job.slowdown_line])]
 
 
 def notes(job: Job) -> list[str]:
@@ -182,7 +182,7 @@ def ranks_markdown(job: Job, rows: int = 20) -> str:
     blocks = [
         f"## {escape(head(job))}",
         f"**{escape(headline(job))}**",
-        *map(escape, (*late_lines(job), *slowdown_lines(job))),
+        *map(escape, all_lines(job)),
     ]
     blocks += [
         f"### {title}\n\n{table_markdown(first_rows(job.table(name), rows))}" for name, title in _ON_PAGE.items()

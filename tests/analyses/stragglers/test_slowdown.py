@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 
 import tracelens_graph as tlg
 from corpus import CORPUS, needs_corpus
+from tracelens_graph.analyses.ranks.job import Job as Ranks
+from tracelens_graph.analyses.shared.common_factor import agreed_factor
 from tracelens_graph.analyses.stragglers import slowdown as slowdowns
 from tracelens_graph.analyses.stragglers.operations import COLUMNS
 from tracelens_graph.analyses.stragglers.reasons import OTHERS, UNNAMED
@@ -91,6 +93,25 @@ def test_planted_culprits(name: str, tmp_path: Path) -> None:
     line = found.line()
     assert f"{culprit} alone" in line
     assert reason in line
+
+
+def test_a_slower_device_is_named_where_all_its_kernels_are_slower(tmp_path: Path) -> None:
+    """The lines of late ranks and of the slowdown have one cause."""
+    slow = Job(ranks=4, causes=(Cause("slower_kernels", (1,), factor=1.5),))
+    traces = tlg.load_set(write(slow, tmp_path))
+    ranks = Ranks(traces, whole=traces)
+    assert ranks.lateness is not None
+    (culprit,) = ranks.lateness.culprits
+    assert "all kernels 1.5" in culprit.what
+    assert culprit.what in ranks.slowdown_line
+
+
+def test_kernels_agree_on_a_factor() -> None:
+    kernel, ns = np.arange(8) // 2, np.full(8, 10_000)
+    assert agreed_factor(np.linspace(1.28, 1.32, 8), ns, kernel) == pytest.approx(1.3, abs=0.02)
+    one_kernel = np.where(kernel == 3, 3.0, 1.0)
+    assert agreed_factor(one_kernel, ns, kernel) is None
+    assert agreed_factor(np.full(8, 1.3), ns, kernel // 2) is None  # two kernels show nothing
 
 
 @pytest.mark.parametrize("job", [Job(ranks=4), Job(ranks=8, pipeline=4), Job(ranks=4, style="moe")])

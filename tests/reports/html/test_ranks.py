@@ -17,7 +17,7 @@ from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.many import load_core_set
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.html.ranks import ranks_page
-from tracelens_graph.reports.ranks_text import headline, late_lines, slowdown_lines
+from tracelens_graph.reports.ranks_text import all_lines, headline, late_lines
 from tracelens_graph.simulate import simulate, write
 
 
@@ -54,7 +54,7 @@ def test_the_slowdown_is_a_map_with_figures() -> None:
     traces = simulated_job(ranks=3, steps=2, layers=1, dataloader_us=9000, dataloader_rank=1).traces
     made = Job(traces, whole=traces)
     head = read(ranks_page(made, "job")).head["overview"]
-    assert head["late"] == [*late_lines(made), *slowdown_lines(made)]
+    assert head["late"] == all_lines(made)
     ((_, *cells),) = [row.values() for row in head["slowdown"]["rows"]]
     assert [name for name, *_ in cells[0]] == head["slowdown"]["columns"] == head["ranks"]
     found = made.table("slowdown")

@@ -17,6 +17,7 @@ from tracelens_graph.analyses.alignment.difference import Diff, Place
 from tracelens_graph.analyses.alignment.evidence import Evidence, times
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.alignment.time_ratios import ModulesOfLeaves, Outliers, common_factor, outliers
+from tracelens_graph.analyses.shared.common_factor import CLOCK
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, communication_names, gpu_classes
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.intervals import length_before, merge
@@ -357,10 +358,6 @@ def _takes_other_time(evidence: Evidence, reasons: Reasons) -> Why | None:
         return Why(Reason.clock, f"{evidence.took}, as all kernels: {CLOCK}{evidence.beside}")
     usual = f", all others {reasons.clock:.2f}x" if reasons.clock is not None else ""
     return Why(Reason.other_time, f"{evidence.took}{usual}; the traces do not show why{evidence.beside}")
-
-
-CLOCK = "clock, power or bandwidth of the device"
-"""What may be why all kernels take longer or less."""
 
 
 def _is_other_work(evidence: Evidence, _: Reasons) -> Why | None:

@@ -13,20 +13,11 @@ from tracelens_graph.analyses.alignment.difference import Place
 from tracelens_graph.analyses.alignment.divergence_points import Point
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.places.attribution import charged, frames_above, module_calls
+from tracelens_graph.analyses.shared.common_factor import agreed_factor
 from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, gpu_classes
 
-_LEAST_FACTOR = 0.02
-"""From which change on a factor of all kernels is one."""
-_WIDEST = 0.1
-"""How far from the factor a kernel may be, at most; it must be nearer to it than to no change."""
-_OF_TIME = 0.8
-"""Share of the time of comparable kernels that those have which move by the factor in the median, and ..."""
-_MOST = 0.6
-"""... share of the different kernels that do, and of the time of their single calls."""
 _COMPARABLE = 0.5
 """Share of the time of all computation that must be comparable."""
-_KERNELS = 3
-"""Different kernels that there must be for all of them to show anything."""
 
 
 def common_factor(alignment: Alignment, places: Iterable[Place]) -> float | None:
@@ -46,35 +37,13 @@ def common_factor(alignment: Alignment, places: Iterable[Place]) -> float | None
     ns = a.ns[leaves]
     if not len(ns) or ns.sum() < _COMPARABLE * a.ns[_computes(a)].sum():
         return None
-    ratios = np.log(b.ns[partners] / ns)
-    factor = _weighted_median(ratios, ns)
-    order = np.argsort(a.kernel[leaves], kind="stable")
-    borders = np.flatnonzero(np.diff(a.kernel[leaves][order])) + 1
-    by_kernel = np.split(ratios[order], borders)
-    if abs(factor) < log(1 + _LEAST_FACTOR) or len(by_kernel) < _KERNELS:
-        return None
-    width = min(abs(factor) / 2, _WIDEST)
-    medians = np.array([np.median(one) for one in by_kernel])
-    times = np.array([one.sum() for one in np.split(ns[order], borders)])
-    moves = np.abs(medians - factor) <= width
-    agrees = times[moves].sum() >= _OF_TIME * ns.sum() and moves.mean() >= _MOST
-    # Medians do not see that half of all layers changed. Single calls vary: nearer to the factor than to no change is
-    # enough of them.
-    off = ratios * np.sign(factor) - abs(factor)
-    is_near = (off >= -width) & (off <= _WIDEST)
-    return exp(factor) if agrees and ns[is_near].sum() >= _MOST * ns.sum() else None
+    return agreed_factor(b.ns[partners] / ns, ns, a.kernel[leaves])
 
 
 def _computes(side: Forest) -> np.ndarray:
     """Per leaf whether its first event computes: neither communication nor a copy."""
     found: np.ndarray = gpu_classes(side.window.core, side.events[side.first_event[:-1]]) == COMPUTATION
     return found
-
-
-def _weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
-    order = np.argsort(values, kind="stable")
-    running = np.cumsum(weights[order])
-    return float(values[order[np.searchsorted(running, running[-1] / 2)]])
 
 
 # -- one of many -----------------------------------------------------------------------------------------------------

@@ -11,7 +11,12 @@ from tracelens_graph.analyses.critical_path.critical_path import causes_of
 from tracelens_graph.analyses.critical_path.what_if import what_if
 from tracelens_graph.analyses.ranks.collective_tables import collectives_table, kinds_table, unmatched_collectives
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.link_tables import rank_links, slow_link_lines, with_slow_links
+from tracelens_graph.analyses.ranks.link_tables import (
+    incomparable_links,
+    rank_links,
+    slow_link_lines,
+    with_slow_links,
+)
 from tracelens_graph.analyses.ranks.links import Links
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
@@ -37,6 +42,9 @@ LATE_TABLES = ("culprits", "late_ranks", "late_arrivals", "slowdown")
 
 MOST_EVENTS = 2_000_000
 """Graphs of all ranks are held together where they have no more events than this."""
+
+MOST_OF_A_STEP_PERCENT = 50.0
+"""Communication that nothing hides is most of a step from this share on."""
 
 
 class Job:
@@ -80,6 +88,16 @@ class Job:
     def slow_links(self) -> list[str]:
         """The slow links in words, the most expensive first."""
         return slow_link_lines(self.figures, self.links)
+
+    @property
+    def link_lines(self) -> list[str]:
+        """The slow links; of none why links could not be compared, where communication is most of a step."""
+        if self.slow_links:
+            return self.slow_links
+        percent = dict(zip(*(self.table("rank_times")[name] for name in ("time", "percent")), strict=True))
+        moves = (percent.get("exposed") or 0) - (percent.get("exposed_waiting") or 0)
+        line = incomparable_links(self.links) if moves >= MOST_OF_A_STEP_PERCENT else ""
+        return [line] if line else []
 
     @cached_property
     def lateness(self) -> Lateness | None:
@@ -138,7 +156,9 @@ class Job:
         """The same as one line; empty where nothing is known of it, or the recording is not replayed."""
         if not self.is_replayed or self.slowdown is None:
             return ""
-        return self.slowdown.line(lacking=self.matched.lacking > 0)
+        culprits = self.lateness.culprits if self.lateness is not None else ()
+        known = {place: (one.reason, one.what) for one in reversed(culprits) for place in one.places}
+        return self.slowdown.line(self.matched.lacking > 0, known)
 
     def _culprits(self) -> Table:
         found = self.lateness

@@ -158,6 +158,21 @@ def slow_link_lines(figures: Figures, links: Links) -> list[str]:
     return lines
 
 
+def incomparable_links(links: Links) -> str:
+    """Why links could not be compared that have at least half of the communication; empty where they could."""
+    ns: dict[Link, float] = {one: one.ns * len(one.collectives) for one in links.all}
+    half = sum(ns.values()) / 2
+    alone = [one for one in ns if not one.others]
+    where = "; --table rank_links has the bandwidths"
+    if alone and sum(ns[one] for one in alone) >= half:
+        name = links.name_of(max(alone, key=lambda one: ns[one])).removeprefix("group of ")
+        return f"links could not be compared: no group but {name} has such collectives{where}"
+    crossing = [one for one in ns if (one.hosts or 0) > 1]
+    if crossing and len({links.hosts_of(one) for one in crossing}) == 1 and sum(ns[one] for one in crossing) >= half:
+        return f"links between hosts could not be compared: all groups cross the same hosts{where}"
+    return ""
+
+
 def _joined(level: str) -> str:
     way = {"from": "from", "into": "to", "hosts": "between", "switches": "between"}
     return way.get(level.split()[0], "of")

@@ -415,6 +415,10 @@ class Links:
         """What to call a link."""
         return self._named("pair" if link.is_pair else "group", link.places)
 
+    def hosts_of(self, link: Link) -> frozenset[int | None]:
+        """The numbers of the hosts of a link, None for unknown ones."""
+        return frozenset(self._m.hosts[place] for place in link.places)
+
     def numbers(self, places: Sequence[int]) -> list[int | None]:
         """The numbers of ranks."""
         return [self._m.ranks[place].rank for place in places]

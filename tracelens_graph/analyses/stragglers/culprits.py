@@ -127,7 +127,9 @@ def proven(found: Sequence[Culprit], even: Slowdown, figures: Figures) -> list[C
         if places := _costly(one, even):
             moves = one.moves and len(places) > 1
             who = one.who if places == one.places else called(m, places, moves, shared)
-            kept.append(replace(one, places=places, who=who, moves=moves, cost_ns=even.cost_ns(places)))
+            reason, what = even.why(max(places, key=lambda place: even.workers[place]))
+            what = what if reason == one.reason in GPU_REASONS else one.what
+            kept.append(replace(one, places=places, who=who, moves=moves, what=what, cost_ns=even.cost_ns(places)))
     kept = [one for one in kept if one.reason in GPU_REASONS or _is_saved(one, kept, even)]
     known = {place for one in kept for place in one.places}
     more: dict[tuple[str, str], list[int]] = defaultdict(list)

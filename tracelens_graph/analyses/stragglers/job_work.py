@@ -7,7 +7,7 @@ median. Host time between two calls takes the median of equal stretches; the pub
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
@@ -32,6 +32,9 @@ from tracelens_graph.analyses.critical_path.rerun import (
 )
 from tracelens_graph.analyses.diagnosis.finding import brief
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
+from tracelens_graph.analyses.shared.common_factor import CLOCK, agreed_factor
+from tracelens_graph.analyses.shared.gpu_work import COMPUTATION as COMPUTES
+from tracelens_graph.analyses.shared.gpu_work import gpu_classes
 from tracelens_graph.analyses.stragglers.rank_work import HostLabels, pipelines
 from tracelens_graph.analyses.stragglers.reasons import (
     LARGER,
@@ -167,6 +170,8 @@ def explained(causes: Causes, ns: tuple[Ns, Ns], edge: Rows, worker: int, kind: 
         name = core.columns.name[causes.row[causes.after[every]]]
         if excess[every].sum() < most_by_chance(ns[0][every], ns[1][every], name):
             return "", ""
+        if factor := _factors(causes)[worker]:
+            what = f"all kernels {factor:.2f}x: {CLOCK}"
     return word, what
 
 
@@ -217,6 +222,32 @@ def _kernels_named(causes: Causes, name: str) -> _Kernels:
         counts.append(len(rows))
         inputs.append(frozenset(core.argsets[one][0] for one in np.unique(c.argset[owner]).tolist() if one >= 0))
     return _Kernels(counts, float(np.median(counts)), inputs, Counter(inputs))
+
+
+_FACTORS: WeakKeyDictionary[Causes, list[float | None]] = WeakKeyDictionary()
+"""What `_factors` has found."""
+
+
+def _factors(causes: Causes) -> list[float | None]:
+    """Per rank by which factor all its kernels take longer than on the median rank; None where they do not agree."""
+    if causes in _FACTORS:
+        return _FACTORS[causes]
+    of_name: dict[str, dict[int, tuple[float, int]]] = defaultdict(dict)
+    for ordinal, rank in enumerate(causes.ranks):
+        core = causes.core(ordinal)
+        c, rows = core.columns, rank.gpu_rows[gpu_classes(core, rank.gpu_rows) == COMPUTES]
+        for code, at in positions_by(c.name[rows]):
+            ns = c.dur_ns[rows[at]]
+            of_name[core.names[code]][ordinal] = float(np.median(ns)), int(ns.sum())
+    items: list[list[tuple[float, int, int]]] = [[] for _ in causes.ranks]
+    for code, of_rank in enumerate(of_name.values()):
+        usual = sorted(median for median, _ in of_rank.values())[(len(of_rank) - 1) // 2]
+        for ordinal, (median, ns) in of_rank.items():
+            if len(of_rank) > 1 and usual and median:
+                items[ordinal].append((median / usual, ns, code))
+    factors = [agreed_factor(*map(np.array, zip(*some, strict=True))) if some else None for some in items]
+    _FACTORS[causes] = found = [factor if factor and factor > 1 else None for factor in factors]
+    return found
 
 
 SAME_SHARE = 0.5

@@ -220,18 +220,20 @@ class Slowdown:
             found = [at for at in found[: self.most_replays] if self.alone([at]) >= least]
         return [at for at in found if self.why(at)[0]]
 
-    def line(self, lacking: bool = False) -> str:
-        """S, and which workers account for it, in a sentence; with a caveat where ranks are missing.
+    def line(self, lacking: bool = False, known: Mapping[int, tuple[str, str]] | None = None) -> str:
+        """S, and which workers account for it, in a sentence; empty where most collectives are not covered.
 
-        Empty where most collectives are not covered.
+        Args:
+            lacking: whether ranks are missing, which is a caveat.
+            known: places of workers -> their reason, and the work with most of it, where something else shows them.
         """
         if not self.work.is_covered:
             return ""
-        found = self._line()
+        found = self._line(known or {})
         is_slow = lacking and self.job >= 1 + WORTH_A_REASON
         return f"{found}; waiting for ranks that are missing counts as transfers" if is_slow else found
 
-    def _line(self) -> str:
+    def _line(self, known: Mapping[int, tuple[str, str]]) -> str:
         text = f"slowdown: {self.job:.2f} times the ideal job, in which ranks have even work"
         found = self.culprits
         if self.job < 1 + WORTH_A_REASON or not (found or (found := self._behind_links)):
@@ -239,7 +241,7 @@ class Slowdown:
         stage = self._stage_of(found)
         names = [f"{self.work.workers[at]} alone {self.workers[at]:.2f}" for at in found[:3]]
         more = f" and {len(found) - 3:,} more" if len(found) > 3 else ""
-        reason, what = self.why(found[0])
+        reason, what = known.get(found[0]) or self.why(found[0])
         if stage is not None:
             names, more = [f"stage {stage} of {len(self.stages)} alone {self.stages[stage]:.2f}"], ""
             reason = f"uneven stages, {reason}"

@@ -26,7 +26,7 @@ from tracelens_graph.analyses.stragglers.reasons import LINK, in_words
 from tracelens_graph.analyses.stragglers.slowdown import Slowdown
 from tracelens_graph.reports.html.names import LONGEST_LINE, Texts, clean, table_objects
 from tracelens_graph.reports.html.shell import Code, Packed, page
-from tracelens_graph.reports.ranks_text import head, headline, late_lines, notes, slowdown_lines
+from tracelens_graph.reports.ranks_text import all_lines, head, headline, notes
 from tracelens_graph.tables.table import Table
 
 CODE = Code("page-ranks.js", ("ranks.css",))
@@ -74,8 +74,7 @@ def ranks_page(job: Job, source: str, commands: Sequence[str] = ()) -> str:
 
 
 def _overview(job: Job, commands: Sequence[str]) -> dict[str, Any]:
-    late, balance = [*late_lines(job), *slowdown_lines(job)], job.table("rank_balance").records()
-    found = job.slowdown if slowdown_lines(job) else None
+    balance, found = job.table("rank_balance").records(), job.slowdown if job.slowdown_line else None
     name = job.lateness.late if job.lateness is not None else None
     names = [one.name for one in job.matched.ranks]
     places = {one: place for place, one in enumerate(names)}
@@ -83,7 +82,7 @@ def _overview(job: Job, commands: Sequence[str]) -> dict[str, Any]:
     return {
         "head": clean(head(job), LONGEST_LINE),
         "headline": clean(headline(job), LONGEST_LINE),
-        "late": [clean(line, LONGEST_LINE) for line in late],
+        "late": [clean(line, LONGEST_LINE) for line in all_lines(job)],
         "late_rank": -1 if name is None else places[name],
         "has_slow_links": bool(job.slow_links),
         "slowdown": None if found is None else slowdown_map(found, job.table("slowdown"), labels),
