@@ -32,7 +32,8 @@ MB = 1e6
 ASKED = """
 import json, resource, sys, time
 from pathlib import Path
-from tracelens_graph.analyses.critical_path.reduced import ReducedCauses, kept_rank
+from tracelens_graph.analyses.critical_path.rank_answers import kept_rank
+from tracelens_graph.analyses.critical_path.reduced import ReducedCauses
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.ranks.rank_collectives import ReadRank
 from tracelens_graph.loading.many import load_core_set

@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 
 import tracelens_graph as tlg
 from tracelens_graph.analyses.critical_path.critical_path import critical_path
-from tracelens_graph.analyses.critical_path.reduced import ReducedCauses, kept_rank
+from tracelens_graph.analyses.critical_path.rank_answers import kept_rank
+from tracelens_graph.analyses.critical_path.reduced import ReducedCauses
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.analyses.ranks import COLUMNS
 from tracelens_graph.analyses.ranks.rank_collectives import ReadRank

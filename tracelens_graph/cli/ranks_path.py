@@ -124,7 +124,7 @@ def check_part(files: Sequence[str], window: WindowChoice) -> None:
 
 def _ranks(files: Sequence[str], scheduler: str | None, is_asked: bool) -> TraceSet:
     """The ranks; where they are asked, and not held, what each leaves where it is read."""
-    from tracelens_graph.analyses.critical_path.reduced import kept_rank
+    from tracelens_graph.analyses.critical_path.rank_answers import kept_rank
     from tracelens_graph.analyses.ranks.rank_collectives import ReadRank
 
     if not is_asked:

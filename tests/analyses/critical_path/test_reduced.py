@@ -15,7 +15,8 @@ from simulated_jobs import write
 from corpus import CORPUS, needs_corpus
 from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.critical_path import CriticalPath, causes_of, critical_path, step_paths
-from tracelens_graph.analyses.critical_path.reduced import ReducedCauses, kept_rank
+from tracelens_graph.analyses.critical_path.rank_answers import kept_rank
+from tracelens_graph.analyses.critical_path.reduced import ReducedCauses
 from tracelens_graph.analyses.critical_path.what_if import what_if
 from tracelens_graph.analyses.ranks.rank_collectives import ReadRank
 from tracelens_graph.errors import AnalysisError

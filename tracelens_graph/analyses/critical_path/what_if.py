@@ -19,7 +19,8 @@ from tracelens_graph.analyses.critical_path.critical_path import CriticalPath, c
 from tracelens_graph.analyses.critical_path.meant import meant_by, names_of
 from tracelens_graph.analyses.critical_path.path_nodes import rank_of
 from tracelens_graph.analyses.critical_path.points import Edge, Role
-from tracelens_graph.analyses.critical_path.reduced import Given, ReducedCauses, kept_rank, own_causes, reach_of
+from tracelens_graph.analyses.critical_path.rank_answers import Given, kept_rank, own_causes, reach_of
+from tracelens_graph.analyses.critical_path.reduced import ReducedCauses
 from tracelens_graph.analyses.critical_path.rerun import (
     NO_CAUSE,
     Latency,
