@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 from math import exp, log, sqrt
 from statistics import NormalDist
@@ -25,32 +24,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.cause_words import of_any_build
+from tracelens_graph.analyses.alignment.cause_words import Word, of_any_build
 from tracelens_graph.analyses.alignment.difference import Diff, Place
 from tracelens_graph.analyses.alignment.spread import spread_of, times_of_steps
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.utils.arrays import Codes, Mask, Rows
 
 
-class Proof(StrEnum):
+class Proof(Word):
     """What shows a change to be no noise."""
 
-    structure = "structure"
-    interval = "interval"
-    step = "step"
-    family = "family"
-    places = "places"
-    noise = "noise"
+    structure = "structure", "other kernels, calls or arguments: no matter of noise"
+    interval = "interval", "the interval of its change leaves out 0"
+    step = "step", "what is compared differs by more than its noise, though all steps together do not"
+    family = "family", "only together with the other places of its op, or of its category of kernels"
+    places = "places", "of a total: not the whole of it, but proven places and families add up to a change"
+    noise = "noise", "nothing: it changed by less than its noise"
 
-
-PROOF_MEANING = {
-    Proof.structure: "other kernels, calls or arguments: no matter of noise",
-    Proof.interval: "the interval of its change leaves out 0",
-    Proof.step: "what is compared differs by more than its noise, though all steps together do not",
-    Proof.family: "only together with the other places of its op, or of its category of kernels",
-    Proof.places: "of a total: not the whole of it, but proven places and families add up to a change",
-    Proof.noise: "nothing: it changed by less than its noise",
-}
 
 _FALSE_ALARMS = 0.002
 """Share of comparisons of equal programs in which an interval leaves out the truth, at most."""
