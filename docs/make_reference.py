@@ -183,7 +183,7 @@ OTHER_TABLES = {
     ),
     "diff_times": (
         "tracelens-graph diff TRACE TRACE -f json",
-        f"{_ALIGNED} from tracelens_graph.analyses.alignment.tables import times_table; times_table(diff(g, g))",
+        f"{_ALIGNED} from tracelens_graph.analyses.alignment.times import times_table; times_table(diff(g, g))",
     ),
     "diff_phases": (
         "tracelens-graph diff TRACE TRACE -f json",

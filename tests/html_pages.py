@@ -16,7 +16,8 @@ import numpy as np
 from handmade import span
 
 from tracelens_graph.analyses.alignment.difference import Diff, diff
-from tracelens_graph.analyses.alignment.tables import places_table, times_table, totals_table
+from tracelens_graph.analyses.alignment.tables import places_table, totals_table
+from tracelens_graph.analyses.alignment.times import times_table
 from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
 from tracelens_graph.graph.core import Core

@@ -79,7 +79,8 @@ _OTHERS = {
     "analyses.across.overview": "overview",
     "analyses.alignment.common_ancestors": "diff_stats diff_stats_unique_args_summary perf_summary_by_lca",
     "analyses.alignment.several": "diff_runs diff_within",
-    "analyses.alignment.tables": "diff_totals diff_times",
+    "analyses.alignment.tables": "diff_totals",
+    "analyses.alignment.times": "diff_times",
     "analyses.serving.compared": "diff_phases",
     "analyses.critical_path.path_tables": (
         "critical_path_classes critical_path_ranks critical_path_names critical_path_steps critical_path_ties "

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from made_traces import traces
 
 from corpus import chosen_traces, loaded, parametrize, xplane_files
-from tracelens_graph.analyses.alignment.tables import _Side
+from tracelens_graph.analyses.alignment.times import _Side
 from tracelens_graph.analyses.launches.runtime import runtime_summary
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.graph.core import Core

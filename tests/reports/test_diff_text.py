@@ -13,7 +13,8 @@ from handmade import span
 from tracelens_graph.analyses.alignment.difference import Diff, diff
 from tracelens_graph.analyses.alignment.merged import merged_tree
 from tracelens_graph.analyses.alignment.several import odd_parts, runs_table
-from tracelens_graph.analyses.alignment.tables import DIFF_TIMES, places_table, times_table, totals_table
+from tracelens_graph.analyses.alignment.tables import places_table, totals_table
+from tracelens_graph.analyses.alignment.times import DIFF_TIMES, times_table
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.diff_text import (
     diff_json,

@@ -9,7 +9,8 @@ import pytest
 
 from tracelens_graph import idle_causes, idle_gaps, iterations, load, phases, step_costs
 from tracelens_graph.analyses.alignment.difference import Diff, median_steps
-from tracelens_graph.analyses.alignment.tables import time_parts, totals_table
+from tracelens_graph.analyses.alignment.tables import totals_table
+from tracelens_graph.analyses.alignment.times import time_parts
 from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.analyses.serving.compared import phases_table

@@ -144,7 +144,7 @@ class Two:
     def _on_idle_time(self) -> str:
         """The command that shows what the host did, on the side that waits longer for it; "" where a place changed more
         than any cause of idle time."""
-        from tracelens_graph.analyses.alignment.tables import AROUND, IDLE
+        from tracelens_graph.analyses.alignment.times import AROUND, IDLE
 
         causes = [row for row in self.tables["diff_times"].records() if row["part"] in (IDLE, AROUND)]
         largest = max(causes, key=lambda row: abs(row["change_ms"]), default={"change_ms": 0.0})

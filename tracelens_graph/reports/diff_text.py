@@ -80,8 +80,9 @@ def screen(
     number = PLACES if places is None else places or len(tables["diff_places"])
     without_families = {**tables, "diff_places": replace(tables["diff_places"], notes=[])}
     ways = [*((tables, most) for most in _WHY_LINES), (without_families, _WHY_LINES[-1])]
+    above = list(_above(difference, tables, width, color))
     for shown, most in ways:
-        lines = list(_lines(difference, shown, width, color, notes, number, *most))
+        lines = [*above, *_lines(shown, width, notes, number, *most)]
         if len(lines) <= _SCREEN or number > PLACES:
             break
     yield from (line.rstrip() for line in lines)
@@ -241,20 +242,25 @@ def headline(totals: Table, changed: Sequence[Mapping[str, Any]]) -> str:
     return f"GPU time {first:,.3f} -> {second:,.3f} ms: {text}{noise}"
 
 
-def _lines(
-    difference: Diff, tables: Mapping[str, Table], width: int, color: bool, notes: Iterable[str], places: int,
-    of_place: int, of_cause: int,
-) -> Iterator[str]:  # fmt: skip
-    totals = tables["diff_totals"]
+def _above(difference: Diff, tables: Mapping[str, Table], width: int, color: bool) -> Iterator[str]:
+    """What was compared, and both totals."""
     for line in (*side_lines(difference), *warnings_on(difference)):
         yield from wrapped(printable(line), width, INDENT)
     yield ""
-    changed = changed_places(tables["diff_places"])
     if "diff_phases" in tables:
         yield from _phases(tables["diff_phases"], width)
-    yield from (bold(line, color) for line in wrapped(headline(totals, changed), width, INDENT))
+    totals = tables["diff_totals"]
+    sentence = headline(totals, changed_places(tables["diff_places"]))
+    yield from (bold(line, color) for line in wrapped(sentence, width, INDENT))
     yield from total_lines(difference, totals, width)
     yield from pooled_lines(difference, width)
+
+
+def _lines(
+    tables: Mapping[str, Table], width: int, notes: Iterable[str], places: int, of_place: int, of_cause: int
+) -> Iterator[str]:
+    """Idle time by cause, notes, and places."""
+    changed = changed_places(tables["diff_places"])
     largest = max((abs(row["change_ms"]) for row in listed_places(changed)), default=0.0)
     yield from cause_lines(tables["diff_times"], largest, width, of_cause)
     for note in notes:

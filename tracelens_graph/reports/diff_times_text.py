@@ -10,7 +10,7 @@ import numpy as np
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.noise import Proof
 from tracelens_graph.analyses.alignment.spread import STEP
-from tracelens_graph.analyses.alignment.tables import overlaps
+from tracelens_graph.analyses.alignment.times import AROUND, overlaps
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.texts import cut_end, first_lines, printable, width_of, wrapped
@@ -18,7 +18,6 @@ from tracelens_graph.utils.texts import cut_end, first_lines, printable, width_o
 INDENT = "  "
 _PARTS = (STEP, "total_time", "computation_time", "exposed_comm_time", "exposed_memcpy_time", "idle_time")
 _LABEL = 30
-_AROUND = "around"
 _AROUND_MEANING = "before the step's first and behind its last GPU event, not in the above"
 _LEAST_OF_TIME = 0.001
 """Share of the longest time below which a part of it is not listed."""
@@ -77,12 +76,12 @@ def cause_lines(times: Table, largest: float, width: int, most: int) -> Iterator
     """
     rows = [row for row in times.records() if row["cause"]]
     least = _LEAST_OF_IDLE * sum(abs(row["change_ms"]) for row in times.records())
-    around = [row for row in rows if row["part"] == _AROUND]
-    yield from _causes([row for row in rows if row["part"] != _AROUND], least, largest, width, most)
+    around = [row for row in rows if row["part"] == AROUND]
+    yield from _causes([row for row in rows if row["part"] != AROUND], least, largest, width, most)
     whole = {field: sum(row[field] for row in around) for field in ("a_ms", "b_ms", "change_ms")}
     if max((abs(row["change_ms"]) for row in around), default=0.0) <= least:
         return
-    yield figures(f"{INDENT}{_AROUND} the GPU work", whole, width)
+    yield figures(f"{INDENT}{AROUND} the GPU work", whole, width)
     yield from (2 * INDENT + line for line in wrapped(_AROUND_MEANING, max(width - 2 * len(INDENT), 24)))
     yield from _causes(around, least, largest, width, most)
 
@@ -105,7 +104,7 @@ def _causes(
         if (
             most
             and abs(row["change_ms"]) > largest
-            and (row["part"] == _AROUND or row["cause"] != Cause.unknown_not_recorded.name)
+            and (row["part"] == AROUND or row["cause"] != Cause.unknown_not_recorded.name)
         ):
             room = max(width - 3 * len(INDENT), 24)
             yield from (3 * INDENT + line for line in first_lines(printable(str(row["why"])), room, most))

@@ -23,8 +23,8 @@ from tracelens_graph.analyses.alignment.cause_words import (
 )
 from tracelens_graph.analyses.alignment.causes import Reason, Reasons
 from tracelens_graph.analyses.alignment.difference import Diff, diff
-from tracelens_graph.analyses.alignment.tables import time_parts
 from tracelens_graph.analyses.alignment.time_ratios import Outliers, _count_up
+from tracelens_graph.analyses.alignment.times import time_parts
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.tables.names import short_name

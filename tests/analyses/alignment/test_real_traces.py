@@ -18,7 +18,7 @@ from corpus import CORPUS, cases, loaded, needs_corpus, traces_named
 from tracelens_graph.analyses.alignment.align import Alignment, align
 from tracelens_graph.analyses.alignment.causes import Reason, Reasons, Why
 from tracelens_graph.analyses.alignment.difference import Diff, Place, diff, median_steps
-from tracelens_graph.analyses.alignment.tables import time_parts
+from tracelens_graph.analyses.alignment.times import time_parts
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.graph.window import window_of
 from tracelens_graph.loading.one import load_core
