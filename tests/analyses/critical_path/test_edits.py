@@ -55,6 +55,15 @@ def test_edits_against_the_changed_job(job: Job, changed: Job, edit: Mapping[str
     assert abs(found.changed_ns - truth) < 0.2 * abs(found.path.length_ns - truth)
 
 
+@pytest.mark.parametrize(("elements", "saved_ns"), [(16_383, 0), (16_384, 45_000)])
+def test_a_message_below_64_kib_is_latency_whatever_the_bandwidth(elements: int, saved_ns: int, tmp_path: Path) -> None:
+    for rank in (0, 1):
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps(one_stream(rank, elements)))
+    found = tlg.what_if(tlg.load_set(tmp_path), bandwidth={"all": 10.0})
+    assert (found.saved_ns, found.error_ns) == (saved_ns, 0)
+    assert (found.changed_durations == 0) == any("below 64 KiB" in note for note in found.notes) == (saved_ns == 0)
+
+
 def test_computation_that_waits_for_no_collective(tmp_path: Path) -> None:
     ranks = tlg.load_set(write(replace(NETWORK, gb_s=5.0), tmp_path))
     overlapped = tlg.what_if(ranks, overlap="_allgather_base")
@@ -71,9 +80,9 @@ def test_what_comes_behind_a_collective_on_its_stream_still_waits_for_what_is_be
     assert (found.path.length_ns, found.changed_ns) == (456_000, 406_000)
 
 
-def one_stream(rank: int) -> dict[str, Any]:
+def one_stream(rank: int, elements: int = 1000) -> dict[str, Any]:
     """A rank whose all-reduce runs between two kernels on the stream of these."""
-    sizes = {"In msg nelems": 1000, "Out msg nelems": 1000, "dtype": "Float"}
+    sizes = {"In msg nelems": elements, "Out msg nelems": elements, "dtype": "Float"}
     group = {"Group size": 2, "Process Group Name": "0", "Process Group Ranks": "[0, 1]", "Seq": 1}
     kernels = (
         ("a", 8, 300, {}),

@@ -60,8 +60,8 @@ class Spread:
         of_one: variance of the time in the part compared, ns^2.
         freedom: degrees of freedom of both.
         steps: most steps that a position of it has durations of.
-        together: what the variance of the mean of all places together is more than the sum of theirs, ns^2: what the
-            events of a step have in common moves all of them alike.
+        of_step: deviation of the time in the part compared that the events of a step have in common, ns; part of
+            `of_one`.
     """
 
     mean: np.ndarray
@@ -69,7 +69,7 @@ class Spread:
     of_one: np.ndarray
     freedom: np.ndarray
     steps: Codes
-    together: float
+    of_step: np.ndarray
 
 
 def spread_of(side: Forest, place: Codes, places: int) -> Spread:
@@ -112,14 +112,13 @@ def spread_of_events(w: Window, here: Rows, of: Codes, places: int) -> Spread:
 
     mean = total(count * events.mean[of_position])
     own = variance[first]
-    shared = (events.of_step * mean) ** 2
+    of_step = events.of_step * mean
     of_one = total(count * own)
     freedom = total(count * own * events.freedom[at][first]) / np.maximum(of_one, 1e-9)
     most = np.ones(places, np.int64)
     np.maximum.at(most, of_key, steps)
-    common = events.of_step * mean / np.sqrt(most)
-    together = float(common.sum() ** 2 - (common**2).sum())
-    return Spread(mean, total(count**2 * own / steps) + shared / most, of_one + shared, freedom, most, together)
+    of_mean = total(count**2 * own / steps) + of_step**2 / most
+    return Spread(mean, of_mean, of_one + of_step**2, freedom, most, of_step)
 
 
 def _with_other_steps(w: Window, here: Rows) -> tuple[Rows, Codes]:

@@ -210,24 +210,15 @@ NO_CAUSE = 2**40
 """So much is taken off an edge that is no cause any more, ns."""
 
 
-def foreign_ranks(causes: Causes) -> Mask:
-    """Per rank whether at most half of its collectives fit those of the others: its recording may be of another run."""
-    m, count = causes.matched, len(causes.traces)
-    if m is None or not len(m):
-        return np.zeros(count, bool)
-    own, fit = np.bincount(m.trace, minlength=count), np.bincount(m.trace[m.order], minlength=count)
-    found = (own > 1) & (2 * fit <= own)
-    return found if 2 * found.sum() < count else np.zeros(count, bool)
-
-
 def incomplete_ranks(causes: Causes) -> Mask:
     """Per rank whether its recording lacks collectives of its groups, or is foreign.
 
     Its host is seen to wait, but not what for, so that it seems to hold up the others.
     """
-    m, found = causes.matched, foreign_ranks(causes)
+    m = causes.matched
     if m is None:
-        return found
+        return np.zeros(len(causes.traces), bool)
+    found = m.is_foreign.copy()
     place = {one.rank: at for at, one in enumerate(m.ranks)}
     for number in m.incomplete.tolist():
         parts = m.parts_of(number).tolist()
@@ -235,7 +226,7 @@ def incomplete_ranks(causes: Causes) -> Mask:
         found[
             [place[one] for one in m.parts.collective(parts[0]).ranks or () if place.get(one, -1) not in {-1, *there}]
         ] = True
-    return found if 2 * found.sum() < len(found) else foreign_ranks(causes)
+    return found if 2 * found.sum() < len(found) else m.is_foreign
 
 
 def without_arrivals(causes: Causes, weight: Ns, ranks: Mask) -> Ns:

@@ -33,7 +33,9 @@ from tracelens_graph.analyses.critical_path.rerun import (
     without_arrivals,
 )
 from tracelens_graph.analyses.critical_path.walk import shortest_equal
+from tracelens_graph.analyses.ranks.links import LATENCY_BYTES
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.ranks.sizes import Messages
 from tracelens_graph.analyses.stragglers.rank_work import pipelines
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arrays import fitting, positions_by
@@ -197,7 +199,14 @@ def _found(
     }
     begins = None if path.step is None else recorded[0] - extents["usual"][0]
     return WhatIf(
-        path, "; ".join(words), count, lengths["usual"], min(lengths.values()), max(lengths.values()), begins, notes
+        path,
+        "; ".join(words),
+        count,
+        lengths["usual"],
+        min(lengths.values()),
+        max(lengths.values()),
+        begins,
+        list(dict.fromkeys(notes)),
     )
 
 
@@ -245,7 +254,7 @@ def _reduced(ranks: ReducedCauses, step: int | None, edits: Mapping[str, Any]) -
     path = ranks.path(step)
     recorded = (0, ranks.last_ns) if step is None else ranks.steps.of(step)
     extents = {bound: ranks.extent({at: one.reach[bound] for at, one in found.items()}, step) for bound in _BOUNDS}
-    notes = list(dict.fromkeys(note for one in found.values() for note in one.notes))
+    notes = sorted(note for one in found.values() for note in one.notes)
     return _found(path, found[0].words, sum(one.edges for one in found.values()), recorded, extents, notes)
 
 
@@ -358,8 +367,9 @@ class _Changes:
             self.words.append(f"{kind or 'collectives'} {factor:g} times as fast")
 
     def speed_up_group(self, group: str, factor: float) -> None:
+        """Let large messages take less; the time of small ones is latency, whatever the bandwidth."""
         is_meant = meant_by(group, self._hosts)
-        self._speed_up({group: factor}, lambda _, one: is_meant(one), names_of)
+        self._speed_up({group: factor}, lambda _, one: is_meant(one), names_of, LATENCY_BYTES)
         self.words.append(f"bandwidth of {group} {factor:g} times as high")
 
     def _speed_up(
@@ -367,13 +377,18 @@ class _Changes:
         factors: Mapping[str, float],
         is_meant: Callable[[str, Collective], bool],
         names: Callable[[Collective], Iterable[str]],
+        least_bytes: int = 0,
     ) -> None:
-        """Let transfers of some collectives take less; those that are called by a name are meant by it."""
+        """Let transfers of some collectives take less; those that are called by a name are meant by it.
+
+        Those of fewer bytes are meant, too, and stay as they are.
+        """
         causes = self._causes
         moves = np.flatnonzero(np.isin(causes.kind, (Edge.transfer, Edge.run)))
         point = causes.after[moves]
         kinds: set[str] = set()
         found = dict.fromkeys(factors, 0)
+        are_small = False
         for ordinal, of in positions_by(causes.ordinal[point]):
             core = causes.core(ordinal)
             nodes, of_row = collectives_of(core).nodes, collectives_of(core).of_row
@@ -386,12 +401,16 @@ class _Changes:
             if len(alone):  # what it takes longer than the shortest equal one is waiting
                 rows = causes.row[point[of[alone]]]
                 self._fixed[edges[alone]] = np.maximum(self._gap[edges[alone]] - shortest_equal(core, rows), 0)
+            is_small = Messages.of(own).size < least_bytes  # an unknown size is not
             for kind, factor in factors.items():
                 fits = np.array([is_meant(kind, one) for one in own], bool)
-                self._factor[edges[fits]] *= _checked(factor)
+                self._factor[edges[fits & ~is_small]] *= _checked(factor)
+                are_small |= bool((fits & is_small).any())
                 found[kind] += int(fits.sum())
         for kind, count in found.items():
             self._look("collectives", kind, count, sorted(kinds))
+        if are_small:
+            self.notes.insert(0, f"messages below {least_bytes >> 10} KiB are latency: they take as long as before")
         if not causes.is_whole[causes.after[self.edges]].all():
             self.notes.append(
                 "of collectives of which ranks are not in the set, what they take longer than their shortest equal "

@@ -22,7 +22,6 @@ from tracelens_graph.analyses.critical_path.rerun import (
     Lane,
     Lanes,
     compared_by,
-    foreign_ranks,
     in_order,
     incomplete_ranks,
     lanes,
@@ -128,7 +127,8 @@ def _without_incomplete(causes: Causes, recorded: Ns) -> tuple[Ns, Mask]:
 
     Where the others do wait for them these ranks count, too, except foreign ones.
     """
-    for apart in (incomplete_ranks(causes), foreign_ranks(causes)):
+    incomplete = incomplete_ranks(causes)
+    for apart in (incomplete, incomplete if causes.matched is None else causes.matched.is_foreign):
         freed = without_arrivals(causes, recorded, apart)
         ends = np.flatnonzero((causes.role == Role.gpu_end) & ~apart[causes.ordinal])
         as_recorded, without = (int(replayed(causes, one)[ends].max()) for one in (recorded, freed))

@@ -296,16 +296,12 @@ def odd_files(figures: Figures) -> list[str]:
     m = figures.matched
     place_of = {one.rank: place for place, one in enumerate(m.ranks)}
     titles = rank_titles(m.ranks)
-    own = np.bincount(m.trace, minlength=len(m.ranks))
-    matched = np.bincount(m.trace[m.order], minlength=len(m.ranks))
-    lines = []
-    foreign = [place for place in range(len(m.ranks)) if own[place] > 1 and 2 * matched[place] <= own[place]]
-    if len(m) and 2 * len(foreign) < len(m.ranks):
-        lines += [
-            f"{titles[place]}: only {matched[place]:,} of its {own[place]:,} collectives fit those of the others: "
-            f"its file ({m.ranks[place].name}) may be of another run"
-            for place in foreign
-        ]
+    own, fit = m.counts_by_rank
+    lines = [
+        f"{titles[place]}: only {fit[place]:,} of its {own[place]:,} collectives fit those of the others: "
+        f"its file ({m.ranks[place].name}) may be of another run"
+        for place in np.flatnonzero(m.is_foreign).tolist()
+    ]
     lines += [f"{titles[place]}: {one.damage}" for place, one in enumerate(m.ranks) if one.damage]
     missing: dict[int, int] = defaultdict(int)
     for at in m.incomplete.tolist():
@@ -318,7 +314,7 @@ def odd_files(figures: Figures) -> list[str]:
         lines.append(f"nothing of {who} in {m.part}, or no file" if m.whole is not m else f"no file of {who}")
     short = [
         f"{titles[place_of[rank]]} ({count:,})" for rank, count in sorted(missing.items())
-        if count and rank in place_of and place_of[rank] not in foreign and not m.ranks[place_of[rank]].damage
+        if count and rank in place_of and not m.is_foreign[place_of[rank]] and not m.ranks[place_of[rank]].damage
     ]  # fmt: skip
     if short:
         more = f" and {len(short) - 8:,} more ranks" if len(short) > 8 else ""
