@@ -127,8 +127,10 @@ def proven(found: Sequence[Culprit], even: Slowdown, figures: Figures) -> list[C
         if places := _costly(one, even):
             moves = one.moves and len(places) > 1
             who = one.who if places == one.places else called(m, places, moves, shared)
-            reason, what = even.why(max(places, key=lambda place: even.workers[place]))
-            what = what if reason == one.reason in GPU_REASONS else one.what
+            what = one.what
+            if one.reason in GPU_REASONS:  # what all kernels share shows over the whole recording only
+                reason, of_all = even.why(max(places, key=lambda place: even.workers[place]))
+                what = of_all if reason == one.reason else what
             kept.append(replace(one, places=places, who=who, moves=moves, what=what, cost_ns=even.cost_ns(places)))
     kept = [one for one in kept if one.reason in GPU_REASONS or _is_saved(one, kept, even)]
     known = {place for one in kept for place in one.places}
