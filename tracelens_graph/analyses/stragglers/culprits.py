@@ -1,4 +1,4 @@
-"""Culprits: late ranks with one cause, what they are called together, and what a replay says that they cost."""
+"""Culprits: late ranks with one cause, what they are called together, and what they cost by a replay."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def proven(found: Sequence[Culprit], even: Slowdown, figures: Figures) -> list[C
     more: dict[tuple[str, str], list[int]] = defaultdict(list)
     for place in sorted(even.culprits):
         reason, what = even.why(place)
-        if place not in known and reason != LINK:  # a link is of several ranks, none of which is slow itself
+        if place not in known and reason != LINK:  # a link is of several ranks, and none of them is slow itself
             more[reason, "" if reason in GPU_REASONS else what.partition(",")[0]].append(place)
     steps = tuple(sorted({step for step in figures.step if step is not None}))
     for (reason, _), slow in more.items():
