@@ -127,14 +127,20 @@ def _with_other_steps(w: Window, here: Rows) -> tuple[Rows, Codes]:
     step = core.gpu_step[here]
     if w.all_iterations is not None or not len(here) or (step < 0).any():
         return here, np.zeros(len(here), np.int64)
-    gpu = core.gpu_rows[core.gpu_step[core.gpu_rows] >= 0]
-    steps, of = distinct(core.gpu_step[gpu])
+    gpu, steps, of = in_steps(core, core.gpu_rows)
     middle = int(np.median(np.searchsorted(steps, step)))
     is_near = np.abs(of - middle) <= _MOST_STEPS // 2
     if (odd := odd_step(w)) is not None:
         is_near &= steps[of] != odd.row
     is_near |= np.isin(gpu, here)
     return gpu[is_near], of[is_near]
+
+
+def in_steps(core: Core, events: Rows) -> tuple[Rows, Rows, Codes]:
+    """Those of some GPU events that lie in steps, these steps, and the number among them of that of each event."""
+    gpu = events[core.gpu_step[events] >= 0]
+    steps, of = distinct(core.gpu_step[gpu])
+    return gpu, steps, of
 
 
 class OddStep(NamedTuple):
@@ -152,8 +158,7 @@ class OddStep(NamedTuple):
 def odd_step(w: Window) -> OddStep | None:
     """That of the trace of a window; None where no step is, or several are, and of iterations of a server."""
     core = w.core
-    gpu = core.gpu_rows[core.gpu_step[core.gpu_rows] >= 0]
-    steps, of = distinct(core.gpu_step[gpu])
+    gpu, steps, of = in_steps(core, core.gpu_rows)
     if w.all_iterations is not None or len(steps) < _LEAST_STEPS:
         return None
     computes = gpu_classes(core, gpu) == COMPUTATION
@@ -173,8 +178,7 @@ def times_of_steps(w: Window) -> dict[str, Ns]:
     step = core.gpu_step[w.gpu_rows]
     if w.all_iterations is not None or not len(step) or step[0] < 0 or (step != step[0]).any():
         return {}
-    gpu = core.gpu_rows[core.gpu_step[core.gpu_rows] >= 0]
-    steps, of = distinct(core.gpu_step[gpu])
+    gpu, steps, of = in_steps(core, core.gpu_rows)
     if len(steps) < 2 or np.count_nonzero(core.gpu_step[gpu] == step[0]) != len(step):
         return {}
     return {**times_by_group(core, gpu, of, len(steps)), STEP: _lengths(whole_window(core), steps)}
