@@ -136,6 +136,9 @@ CASES: dict[str, tuple[Work, set[str]]] = {
     "a kernel for any device of AMD": (
         mm(8192, 8192, 8192, made_for="gfx000", capability="gfx94", units=128), {"older_kernel"}
     ),
+    "a kernel for an older device of AMD": (
+        mm(8192, 8192, 8192, made_for="gfx908", capability="gfx94", units=128), {"older_kernel"}
+    ),
     "a kernel for this device of AMD": (mm(8192, 8192, 8192, made_for="gfx942", capability="gfx94", units=128), set()),
     "many registers": (add([8192, 1], [8192, 1], occupancy=fits(registers=128), memory_bound=True), {"low_occupancy"}),
     "few registers": (add([8192, 1], [8192, 1], occupancy=fits(registers=32), memory_bound=True), set()),

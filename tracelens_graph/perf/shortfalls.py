@@ -420,7 +420,8 @@ _GENERATIONS: Mapping[str, int] = {
     "maxwell": 5, "pascal": 6, "volta": 7, "turing": 7, "ampere": 8, "ada": 8, "hopper": 9,
 }  # fmt: skip
 _SM = re.compile(r"sm(\d{1,2})\d[a-z]?$")
-_GFX = re.compile(r"gfx(\d{1,2})([0-9a-f])[0-9a-f]?$")
+_GFX = re.compile(r"gfx(?:(\d{1,2})([0-9a-f])[0-9a-f]|(\d)([0-9a-f]))$")
+"""Generation, a digit within it, and the stepping, which names of several devices lack."""
 _WITH_TF32, _WITH_TENSOR_CORES = 8, 7
 """Generations of NVIDIA's devices from which on tensor cores take float32 rounded to TF32, and half precision."""
 _OLD_INSTRUCTIONS = 12
@@ -432,15 +433,15 @@ GENERIC = "gfx000"
 def generation(arch: str) -> tuple[int, ...]:
     """Generation of an architecture in kernels' names: of `sm90` and `hopper` (9,), of `gfx942` (9, 4); () if unknown.
 
-    >>> generation("ampere"), generation("sm100"), generation("gfx90a")
-    ((8,), (10,), (9, 0))
+    >>> generation("ampere"), generation("sm100"), generation("gfx90a"), generation("gfx942"), generation("gfx94")
+    ((8,), (10,), (9, 0), (9, 4), (9, 4))
     """
     if arch in _GENERATIONS:
         return (_GENERATIONS[arch],)
     if found := _SM.match(arch):
         return (int(found[1]),)
     found = _GFX.match(arch)
-    return (int(found[1]), int(found[2], 16)) if found else ()
+    return (int(found[1] or found[3]), int(found[2] or found[4], 16)) if found else ()
 
 
 def _no_tensor_cores(work: Work) -> str:
