@@ -25,7 +25,8 @@ from pages import DOCS, publish
 import tracelens_graph as tlg
 from tracelens_graph import perf, schema
 from tracelens_graph._lazy import homes_of
-from tracelens_graph.analyses.alignment.causes import REASON_MEANING
+from tracelens_graph.analyses.alignment.causes import Reason
+from tracelens_graph.analyses.alignment.noise import Proof
 from tracelens_graph.analyses.diagnosis.finding import TOPICS
 from tracelens_graph.analyses.idle.idle import CAUSE_MEANING
 from tracelens_graph.analyses.places.attribution import LEVELS
@@ -359,10 +360,9 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
         if name == "attribution":
             yield f"\nLevels: {', '.join(map(_c, LEVELS))}; see [attribution.md](attribution.md).\n"
         if name == "diff_places":
-            yield "\nReasons:\n\n"
-            yield from _rows(
-                ("reason", "meaning"), ((_c(reason.value), what) for reason, what in REASON_MEANING.items())
-            )
+            for column, words in (("reason", Reason), ("proof", Proof)):
+                yield "\n"
+                yield from _rows((column, "meaning"), ((_c(word), word.meaning) for word in words))
     yield (
         "\n## Of questions\n\n"
         "Answers to the questions of `tracelens-graph ask` and `db query`; see [asking.md](asking.md). Questions\n"

@@ -20,6 +20,7 @@ from tracelens_graph.cli.windows import WindowChoice
 from tracelens_graph.reports.html.ranks import ranks_page
 from tracelens_graph.reports.ranks_picture import drawings
 from tracelens_graph.reports.ranks_text import late_lines
+from tracelens_graph.reports.views import with_headings
 
 Share = Callable[[int, int], float]
 
@@ -151,6 +152,16 @@ def test_links_that_cannot_be_compared_are_named_where_communication_is_most(
     ranks = Ranks(simulated_job(ranks=8, network_gb_per_s=5.0, **settings).traces)
     lines = [line for line in late_lines(ranks) if "could not be compared" in line]
     assert (len(lines), words in "".join(lines)) == (bool(words), True)
+
+
+def test_links_keep_their_names_in_narrow_terminals() -> None:
+    job = Ranks(simulated_job(ranks=8, tensor_parallel=2, nodes=4).traces)
+    table = job.table("rank_links")
+    lines = with_headings(table).text(80).splitlines()
+    rows = lines[lines.index(next(line for line in lines if line.startswith("--"))) + 1 :][: len(table)]
+    shown = {row[7:23].strip() for row in rows}
+    assert {"0,1 mesh_tp", "1,3,5,7 mesh_dp", "0-7 default_pg", "hosts 0-3"} <= shown
+    assert len(shown) == len(set(table["link"]))
 
 
 def test_pictures_show_pairs_and_mark_slow_ones(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ class Answer:
         return ""
 
     def judged(self, conditions: Sequence[Condition]) -> tuple[list[str], list[str]]:
-        """What is to be said of conditions, and which are met."""
+        """Notes on conditions, and which are met."""
         if not conditions:
             return [], []
         from tracelens_graph.cli import gate
@@ -330,7 +330,7 @@ class Report(Answer):
         return "" if self._against is None else self._against.below_a_report(width)
 
     def judged(self, conditions: Sequence[Condition]) -> tuple[list[str], list[str]]:
-        """What is to be said of conditions, and which are met."""
+        """Notes on conditions, and which are met."""
         alone = [one for one in conditions if not one.suffix]
         remarks, met = super().judged(alone)
         if self._against is not None and len(alone) < len(conditions):
@@ -418,7 +418,7 @@ class Theirs(Report):
         return Answer.text(self, of)
 
     def judged(self, conditions: Sequence[Condition]) -> tuple[list[str], list[str]]:
-        """What is to be said of conditions, which are on our tables, and which are met."""
+        """Notes on conditions, which are on our tables, and which are met."""
         if not conditions:
             return [], []
         from tracelens_graph.cli import gate

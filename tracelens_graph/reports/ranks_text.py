@@ -139,8 +139,8 @@ def first_rows(table: Table, most: int) -> Table:
             cut.take(np.arange(most)), notes=[f"the first {most:,} of {len(table):,} rows (--top 0 shows all)"]
         )
     shown = with_headings(cut, leave="meaning")
-    telling = {name: cells for name, cells in shown.columns.items() if _differs(name, list(cells))}
-    return replace(shown, columns=telling or shown.columns)
+    differing = {name: cells for name, cells in shown.columns.items() if _differs(name, list(cells))}
+    return replace(shown, columns=differing or shown.columns)
 
 
 def _differs(name: str, cells: Sequence[object]) -> bool:

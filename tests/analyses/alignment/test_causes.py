@@ -236,7 +236,7 @@ def test_slower_launches_are_idle_time_by_cause() -> None:
     assert "20 launches" in first.why
 
 
-def test_lost_overlap_is_told() -> None:
+def test_lost_overlap_is_shown() -> None:
     hidden = program(beside=0.5)
     exposed = program(beside=0.5)
     collective = next(event for event in exposed["traceEvents"] if event["name"].startswith("nccl"))
@@ -245,7 +245,7 @@ def test_lost_overlap_is_told() -> None:
     parts = {part.part: part for part in time_parts(found)}
     part = parts["exposed_communication"]
     assert part.change_ns == max(one.change_ns for one in parts.values()) > 0
-    assert "-> 0 % are hidden behind other GPU work" in part.why
+    assert "-> 0 % of that hidden behind other GPU work" in part.why
 
 
 def test_kernels_that_no_longer_run_side_by_side_are_told() -> None:
@@ -260,7 +260,7 @@ def test_kernels_that_no_longer_run_side_by_side_are_told() -> None:
     found = diff(load_core(on_two_streams(0.0)), load_core(on_two_streams(40.0)))
     part = next(part for part in time_parts(found) if part.part == "computation")
     assert part.change_ns > 0
-    assert "ms, of which 35 -> 7 % run beside others" in part.why
+    assert "ms, 35 -> 7 % of that beside others" in part.why
 
 
 # -- pairs of programs -----------------------------------------------------------------------------------------

@@ -121,6 +121,18 @@ def test_what_steps_have_in_common_widens_the_total() -> None:
     assert whole > 0.7 * part
 
 
+def test_what_steps_have_in_common_widens_what_places_prove() -> None:
+    """Places that move alike from step to step prove less together than places that vary by themselves."""
+    noise = noise_of(run(1, steps=4), run(2, gemm, steps=4))
+    rows = np.arange(len(noise.change))
+    variance, none = np.full(len(rows), 4.0), np.zeros(len(rows))
+    apart, _ = noise._of_several(rows, variance, (none, none))
+    alike, freedom = noise._of_several(rows, variance, (none, none + 2.0))
+    assert apart == 4 * len(rows)
+    assert alike == pytest.approx(apart + 4 * (len(rows) ** 2 - len(rows)))
+    assert freedom == pytest.approx(3, rel=0.3)
+
+
 def test_what_places_prove_counts_though_waits_hide_the_total() -> None:
     """Waits of collectives vary by several times what an op became slower by."""
 

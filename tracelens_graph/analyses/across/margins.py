@@ -8,11 +8,10 @@ from math import inf, sqrt
 import numpy as np
 
 from tracelens_graph.analyses.alignment.noise import student
-from tracelens_graph.analyses.alignment.spread import spread_of_events
+from tracelens_graph.analyses.alignment.spread import in_steps, spread_of_events
 from tracelens_graph.analyses.ops.launchers import launchers
 from tracelens_graph.analyses.shared.op_names import OpNames
 from tracelens_graph.analyses.timeline.timeline import times_by_group
-from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.window import Window
 from tracelens_graph.utils.arrays import Mask
 
@@ -54,8 +53,7 @@ def _variance(w: Window, table: str, rows: tuple[str, ...]) -> tuple[float, floa
 
 def _of_timeline(w: Window, rows: tuple[str, ...]) -> tuple[float, float]:
     core = w.core
-    gpu = w.gpu_rows[core.gpu_step[w.gpu_rows] >= 0]
-    steps, of = distinct(core.gpu_step[gpu])
+    gpu, steps, of = in_steps(core, w.gpu_rows)
     if len(steps) < 2 or len(gpu) < len(w.gpu_rows):
         return 0.0, 0.0
     times: Mapping[str, np.ndarray] = times_by_group(core, gpu, of, len(steps))

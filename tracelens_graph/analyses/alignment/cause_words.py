@@ -6,9 +6,10 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
 from itertools import zip_longest
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from tracelens_graph.categories.gemm_names import ParsedName
 from tracelens_graph.categories.kernel_names import parse_name, title
@@ -47,6 +48,18 @@ _BY_HAND = re.compile("triton__[a-z]")
 _ONE_LIBRARY = ({"cuBLAS", "nvjet", "CUTLASS"}, {"cuDNN", "CUTLASS"})
 """Families of names that one library of NVIDIA ships: which of them runs, it chooses by sizes and alignment."""
 _COMPILED_FAMILY = "inductor"
+
+
+class Word(StrEnum):
+    """A word that cells of a column hold, and what it means."""
+
+    meaning: str
+
+    def __new__(cls, word: str, meaning: str) -> Self:
+        """A member: the word is its value."""
+        found = str.__new__(cls, word)
+        found._value_, found.meaning = word, meaning
+        return found
 
 
 def is_move(name: str) -> bool:

@@ -15,9 +15,8 @@ added to their variances, up to a limit beyond which work is not taken for equal
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 from math import exp, log, sqrt
 from statistics import NormalDist
@@ -25,32 +24,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.cause_words import of_any_build
+from tracelens_graph.analyses.alignment.cause_words import Word, of_any_build
 from tracelens_graph.analyses.alignment.difference import Diff, Place
 from tracelens_graph.analyses.alignment.spread import spread_of, times_of_steps
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.utils.arrays import Codes, Mask, Rows
 
 
-class Proof(StrEnum):
+class Proof(Word):
     """What shows a change to be no noise."""
 
-    structure = "structure"
-    interval = "interval"
-    step = "step"
-    family = "family"
-    places = "places"
-    noise = "noise"
+    structure = "structure", "other kernels, calls or arguments: no matter of noise"
+    interval = "interval", "the interval of its change leaves out 0"
+    step = "step", "what is compared differs by more than its noise, though all steps together do not"
+    family = "family", "only together with the other places of its op, or of its category of kernels"
+    places = "places", "of a total: not the whole of it, but proven places and families add up to a change"
+    noise = "noise", "nothing: it changed by less than its noise"
 
-
-PROOF_MEANING = {
-    Proof.structure: "other kernels, calls or arguments: no matter of noise",
-    Proof.interval: "the interval of its change leaves out 0",
-    Proof.step: "what is compared differs by more than its noise, though all steps together do not",
-    Proof.family: "only together with the other places of its op, or of its category of kernels",
-    Proof.places: "of a total: not the whole of it, but proven places and families add up to a change",
-    Proof.noise: "nothing: it changed by less than its noise",
-}
 
 _FALSE_ALARMS = 0.002
 """Share of comparisons of equal programs in which an interval leaves out the truth, at most."""
@@ -196,7 +186,9 @@ class Noise:
     def of_total(self, name: str) -> Interval | None:
         """The interval of a row of the totals; None where there is but one step."""
         if name == "gpu_time":
-            found = _interval(float(self.change.sum()), *self._of_all())
+            every = np.arange(len(self._places))
+            in_common = [side.of_step / np.sqrt(side.steps) for side in self._sides]
+            found = _interval(float(self.change.sum()), *self._of_several(every, self._variance(), in_common))
             is_at_places = found.proof is Proof.noise and self.proven_ns
             return found._replace(proof=Proof.places) if is_at_places else found
         if not all(name in times for times in self._steps):
@@ -207,12 +199,22 @@ class Noise:
         variance = squares / (sum(counts) - 2) * sum(1 / count for count in counts)
         return _interval(float(sides[1].mean() - sides[0].mean()), variance, sum(counts) - 2)
 
-    def _of_all(self) -> tuple[float, float]:
-        """Variance of the change of all places together, and its degrees of freedom (Welch and Satterthwaite)."""
-        parts = [(float(np.maximum(self._variance(), 0).sum()), max(float(self._freedom.sum()), 1.0))]
-        parts += [(side.together, max(int(side.steps.max(initial=1)) - 1, 1)) for side in self._sides]
-        variance = sum(part for part, _ in parts)
-        return variance, variance**2 / max(sum(part**2 / freedom for part, freedom in parts), 1e-9)
+    def _of_several(self, rows: Rows, variance: np.ndarray, in_common: Sequence[np.ndarray]) -> tuple[float, float]:
+        """Variance of the change of several places together, and its degrees of freedom (Welch and Satterthwaite).
+
+        What the events of a step have in common moves all places alike, so that their variances do not add up.
+
+        Args:
+            rows: the places.
+            variance: variance of the change of each place of all.
+            in_common: of both sides the deviation of each that its events of a step have in common.
+        """
+        parts = [(float(variance[rows].sum()), max(float(self._freedom[rows].sum()), 1.0))]
+        for side, common in zip(self._sides, in_common, strict=True):
+            own = common[rows]
+            parts.append((float(own.sum() ** 2 - (own**2).sum()), max(int(side.steps.max(initial=1)) - 1, 1)))
+        total = sum(part for part, _ in parts)
+        return total, total**2 / max(sum(part**2 / freedom for part, freedom in parts), 1e-9)
 
     @cached_property
     def proven_ns(self) -> int:
@@ -220,11 +222,13 @@ class Noise:
         their noise. Of a family all count, for or against; work of all kinds is too little of a family to do so."""
         of_families = [family.places.tolist() for family in self.families if family.is_proven and family.name != ALL]
         shown = (row for row, proof in enumerate(self.proofs) if proof in (Proof.structure, Proof.interval))
-        rows = sorted({*shown, *(row for rows in of_families for row in rows)})
-        change = sum(self._places[row].change_ns for row in rows)
-        variance = sum(float(side.of_one[rows].sum()) for side in self._sides)
-        is_proven = rows and _interval(change, variance, max(float(self._freedom[rows].sum()), 1.0)).proof
-        return change if is_proven is Proof.interval else 0
+        rows: Rows = np.array(sorted({*shown, *(row for rows in of_families for row in rows)}), np.int64)
+        if not len(rows):
+            return 0
+        change = sum(self._places[row].change_ns for row in rows.tolist())
+        a, b = self._sides
+        of_all = self._of_several(rows, a.of_one + b.of_one, (a.of_step, b.of_step))
+        return change if _interval(change, *of_all).proof is Proof.interval else 0
 
     @cached_property
     def _steps(self) -> list[dict[str, np.ndarray]]:

@@ -60,8 +60,8 @@ class Spread:
         of_one: variance of the time in the part compared, ns^2.
         freedom: degrees of freedom of both.
         steps: most steps that a position of it has durations of.
-        together: what the variance of the mean of all places together is more than the sum of theirs, ns^2: what the
-            events of a step have in common moves all of them alike.
+        of_step: deviation of the time in the part compared that the events of a step have in common, ns; part of
+            `of_one`.
     """
 
     mean: np.ndarray
@@ -69,7 +69,7 @@ class Spread:
     of_one: np.ndarray
     freedom: np.ndarray
     steps: Codes
-    together: float
+    of_step: np.ndarray
 
 
 def spread_of(side: Forest, place: Codes, places: int) -> Spread:
@@ -112,14 +112,13 @@ def spread_of_events(w: Window, here: Rows, of: Codes, places: int) -> Spread:
 
     mean = total(count * events.mean[of_position])
     own = variance[first]
-    shared = (events.of_step * mean) ** 2
+    of_step = events.of_step * mean
     of_one = total(count * own)
     freedom = total(count * own * events.freedom[at][first]) / np.maximum(of_one, 1e-9)
     most = np.ones(places, np.int64)
     np.maximum.at(most, of_key, steps)
-    common = events.of_step * mean / np.sqrt(most)
-    together = float(common.sum() ** 2 - (common**2).sum())
-    return Spread(mean, total(count**2 * own / steps) + shared / most, of_one + shared, freedom, most, together)
+    of_mean = total(count**2 * own / steps) + of_step**2 / most
+    return Spread(mean, of_mean, of_one + of_step**2, freedom, most, of_step)
 
 
 def _with_other_steps(w: Window, here: Rows) -> tuple[Rows, Codes]:
@@ -128,14 +127,20 @@ def _with_other_steps(w: Window, here: Rows) -> tuple[Rows, Codes]:
     step = core.gpu_step[here]
     if w.all_iterations is not None or not len(here) or (step < 0).any():
         return here, np.zeros(len(here), np.int64)
-    gpu = core.gpu_rows[core.gpu_step[core.gpu_rows] >= 0]
-    steps, of = distinct(core.gpu_step[gpu])
+    gpu, steps, of = in_steps(core, core.gpu_rows)
     middle = int(np.median(np.searchsorted(steps, step)))
     is_near = np.abs(of - middle) <= _MOST_STEPS // 2
     if (odd := odd_step(w)) is not None:
         is_near &= steps[of] != odd.row
     is_near |= np.isin(gpu, here)
     return gpu[is_near], of[is_near]
+
+
+def in_steps(core: Core, events: Rows) -> tuple[Rows, Rows, Codes]:
+    """Those of some GPU events that lie in steps, these steps, and the number among them of that of each event."""
+    gpu = events[core.gpu_step[events] >= 0]
+    steps, of = distinct(core.gpu_step[gpu])
+    return gpu, steps, of
 
 
 class OddStep(NamedTuple):
@@ -153,8 +158,7 @@ class OddStep(NamedTuple):
 def odd_step(w: Window) -> OddStep | None:
     """That of the trace of a window; None where no step is, or several are, and of iterations of a server."""
     core = w.core
-    gpu = core.gpu_rows[core.gpu_step[core.gpu_rows] >= 0]
-    steps, of = distinct(core.gpu_step[gpu])
+    gpu, steps, of = in_steps(core, core.gpu_rows)
     if w.all_iterations is not None or len(steps) < _LEAST_STEPS:
         return None
     computes = gpu_classes(core, gpu) == COMPUTATION
@@ -174,8 +178,7 @@ def times_of_steps(w: Window) -> dict[str, Ns]:
     step = core.gpu_step[w.gpu_rows]
     if w.all_iterations is not None or not len(step) or step[0] < 0 or (step != step[0]).any():
         return {}
-    gpu = core.gpu_rows[core.gpu_step[core.gpu_rows] >= 0]
-    steps, of = distinct(core.gpu_step[gpu])
+    gpu, steps, of = in_steps(core, core.gpu_rows)
     if len(steps) < 2 or np.count_nonzero(core.gpu_step[gpu] == step[0]) != len(step):
         return {}
     return {**times_by_group(core, gpu, of, len(steps)), STEP: _lengths(whole_window(core), steps)}

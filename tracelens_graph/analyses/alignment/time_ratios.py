@@ -68,7 +68,7 @@ class Outliers(NamedTuple):
     """Layers, or calls, whose kernels changed their time by another factor than those of their equals.
 
     Attributes:
-        names: names of the modules, `ViTLayer_7`; empty where no module tells them apart.
+        names: names of the modules, `ViTLayer_7`; empty where no module separates them.
         number: how many.
         of: of how many equal ones.
         ratio: time of their kernels, on the second side over that on the first.
@@ -168,7 +168,7 @@ def _odd(ratios: np.ndarray) -> Iterator[tuple[float, np.ndarray]]:
 
 
 def _named(points: Sequence[Point], is_odd: np.ndarray, modules: ModulesOfLeaves) -> tuple[list[str], set[str]] | None:
-    """The outermost modules that tell the odd ones apart: their names, and those of all."""
+    """The outermost modules that separate the odd ones from the others: their names, and those of all."""
     paths = [modules.path(point.leaves[0][0]) for point in points]
     for level in range(max(map(len, paths))):
         names = [path[level] if len(path) > level else "" for path in paths]

@@ -51,11 +51,11 @@ _KERNELS = "sum of kernels"
 _SUMS = (_KERNELS, "sum of collectives", "sum of copies")
 """Sums of durations of what works, in the order of its classes."""
 _BUSY = {
-    "computation": ("computation_time", _KERNELS, "kernels and fills", "run beside others"),
+    "computation": ("computation_time", _KERNELS, "kernels and fills", "beside others"),
     "exposed_communication": (
-        "exposed_comm_time", "total_comm_time", "collectives", "are hidden behind other GPU work"
+        "exposed_comm_time", "total_comm_time", "collectives", "hidden behind other GPU work"
     ),
-    "exposed_copies": ("exposed_memcpy_time", "total_memcpy_time", "copies", "are hidden behind other GPU work"),
+    "exposed_copies": ("exposed_memcpy_time", "total_memcpy_time", "copies", "hidden behind other GPU work"),
 }  # fmt: skip
 """Parts of the time in which the GPU works -> row of the timeline; the one that also counts what lies beside other
 work; what works, and the words for the difference."""
@@ -266,7 +266,7 @@ def _why_busy(row: str, about: list[str], sides: list[_Side]) -> str:
     if whole == _KERNELS and not any(share):
         return ROW_MEANING[row]
     return (
-        f"{what} take {times[0] / 1e6:,.3f} -> {times[1] / 1e6:,.3f} ms, of which {_change(*share)} % {beside}; "
+        f"{what} take {times[0] / 1e6:,.3f} -> {times[1] / 1e6:,.3f} ms, {_change(*share)} % of that {beside}; "
         f"{ROW_MEANING[row]}"
     )
 

@@ -220,7 +220,7 @@ def incomplete_ranks(causes: Causes) -> Mask:
         return np.zeros(len(causes.traces), bool)
     found = m.is_foreign.copy()
     place = {one.rank: at for at, one in enumerate(m.ranks)}
-    for number in np.flatnonzero(m.group_size > m.count).tolist():
+    for number in m.incomplete.tolist():
         parts = m.parts_of(number).tolist()
         there = {int(m.trace[part]) for part in parts}
         found[

@@ -54,7 +54,7 @@ class Job:
         ranks: a set of their traces, or what each took part in.
         architecture: the device, for the rate of its links; by default that of the traces.
         correct: correct the clocks of several hosts by the ends of collectives.
-        whole: the traces with whole graphs; without them nothing tells why a rank is late. Where `ranks` are windows of
+        whole: the traces with whole graphs; without them nothing shows why a rank is late. Where `ranks` are windows of
             them, reasons are still looked for in all that was recorded: what made a rank late to the first collective
             of a step often happened before the step.
     """

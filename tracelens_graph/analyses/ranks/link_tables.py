@@ -29,7 +29,9 @@ RANK_LINKS = TableSchema(
             "level",
             drop_priority=0,
         ),
-        "link": Column.key("its ranks, hosts or switches", "link", drop_priority=-1),
+        "link": Column.key(
+            "its ranks and what the program calls them, or its hosts or switches", "link", drop_priority=-1
+        ),
         "kind": Column.key("kind of collective", "kind"),
         "message_bytes": Column.key("median size of the message", cells="number"),
         "source_rank": Column("number of the rank that sends; absent unless a pair"),
@@ -93,14 +95,13 @@ def rank_links(figures: Figures, links: Links) -> Table:
     rows = []
     for one in links.all:
         ends = links.numbers(one.places) if one.is_pair else (None, None)
-        name = links.name_of(one).removeprefix("group of ")
-        rows.append(_row("pair" if one.is_pair else "group", name, [one], *ends))
+        rows.append(_row("pair" if one.is_pair else "group", links.short_name(one), [one], *ends))
     for level, plural, of in (("host", "hosts", m.hosts), ("switch", "switches", links.switches)):
         alike: dict[tuple[Hashable, ...], list[Link]] = {}
         for one in links.all:
             named = {number for place in one.places if (number := of[place]) is not None}
             if named and len(set(of)) > 1:
-                key = (links.joined(level, named), *one.alike, one.hosts)
+                key = (links.joined(level, named, short=True), *one.alike, one.hosts)
                 alike.setdefault(key, []).append(one)
         rows += [_row(plural, str(key[0]), some) for key, some in alike.items()]
     rows.sort(key=lambda row: (row["verdict"] != "slow", -row["excess_ms"], row["level"], row["link"], row["kind"]))

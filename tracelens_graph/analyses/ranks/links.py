@@ -415,6 +415,12 @@ class Links:
         """What to call a link."""
         return self._named("pair" if link.is_pair else "group", link.places)
 
+    def short_name(self, link: Link) -> str:
+        """The same in few characters, beside its level."""
+        if link.is_pair:
+            return self.name_of(link).removeprefix("rank ")
+        return f"{self._listed(link.places).replace(', ', ',')} {self._description.get(link.places, '')}".rstrip()
+
     def hosts_of(self, link: Link) -> frozenset[int | None]:
         """The numbers of the hosts of a link, None for unknown ones."""
         return frozenset(self._m.hosts[place] for place in link.places)
@@ -423,9 +429,13 @@ class Links:
         """The numbers of ranks."""
         return [self._m.ranks[place].rank for place in places]
 
-    def joined(self, level: str, numbers: Collection[int]) -> str:
-        """What to call some hosts, or switches, by their numbers."""
-        return " and ".join(self._named(level, (number,)) for number in sorted(numbers))
+    def joined(self, level: str, numbers: Collection[int], short: bool = False) -> str:
+        """What to call some hosts, or switches, by their numbers: with their ranks, or in few characters without."""
+        if not short:
+            return " and ".join(self._named(level, (number,)) for number in sorted(numbers))
+        names = [self._place_name(level, number)[0] for number in sorted(numbers)]
+        numbered = names == [f"{level} {number}" for number in sorted(numbers)]
+        return f"{_PLURAL[level]} {ranges(numbers)}" if numbered and len(names) > 1 else ", ".join(names)
 
     def _edit(self, cause: Cause, worst: Link) -> str:
         """What a change of bandwidth calls slow links; of those that it has no word for the worst one."""
@@ -456,11 +466,15 @@ class Links:
         level, number = level.split()[-1], which[0]
         if level == "rank":
             return f"rank {self.rank_name(number)}"
+        name, places = self._place_name(level, number)
+        return f"{name} (rank{'s' * (len(places) > 1)} {self._listed(places)})"
+
+    def _place_name(self, level: str, number: int) -> tuple[str, list[int]]:
+        """What to call a host or a switch, and the places of its ranks."""
         of = self._m.hosts if level == "host" else self.switches
         places = [place for place, name in enumerate(of) if name == number]
         name = self._m.ranks[places[0]].host if level == "host" else self._m.ranks[places[0]].switch
-        ranks = f"rank{'s' * (len(places) > 1)} {self._listed(places)}"
-        return f"{level} {name if name and not is_hash(name) else number} ({ranks})"
+        return f"{level} {name if name and not is_hash(name) else number}", places
 
     @cached_property
     def _description(self) -> Mapping[tuple[int, ...], str]:

@@ -24,7 +24,7 @@ from tracelens_graph.analyses.ranks.rank_collectives import Nodes, RankCollectiv
 from tracelens_graph.graph.arrays import lower_medians
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.trace_set import Deferred, TraceSet
-from tracelens_graph.utils.arrays import Codes, Mask
+from tracelens_graph.utils.arrays import Codes, Mask, Rows
 
 _SAME_CLOCK_NS = 50
 """Clocks that differ by less agree: what is shown is tenths of a microsecond."""
@@ -376,19 +376,26 @@ class MatchedCollectives(PartsByCollective):
         return np.where([kind == "send" for kind in self.kind], 2, largest)
 
     @property
+    def incomplete(self) -> Rows:
+        """Numbers of the collectives that lack ranks of their group, whose size is known."""
+        return np.flatnonzero(self.group_size > self.count)
+
+    @property
+    def _job_size(self) -> int:
+        return max((rank.world_size or 0 for rank in self.ranks), default=0)
+
+    @property
     def lacking(self) -> int:
-        """Number of collectives that lack ranks of their group: these may be the last."""
-        job = max((rank.world_size or 0 for rank in self.ranks), default=0)
-        unknown = (self.group_size == 0) & (job > len(self.ranks))
-        return int(((self.group_size > self.count) | unknown).sum())
+        """Number of collectives that lack ranks of their group, or may: these may be the last."""
+        unknown = int((self.group_size == 0).sum()) if self._job_size > len(self.ranks) else 0
+        return len(self.incomplete) + unknown
 
     def _notes_on_ranks(self) -> list[str]:
         """Where ranks are missing that others may have waited for."""
         notes, ranks = [], len(self.ranks)
-        if lacking := int((self.group_size > self.count).sum()):
+        if lacking := len(self.incomplete):
             notes.append(f"{lacking:,} of {len(self):,} collectives lack ranks of their groups, which may be the last")
-        job = max((rank.world_size or 0 for rank in self.ranks), default=0)
-        if job > ranks and not self.group_size.all():
+        if (job := self._job_size) > ranks and not self.group_size.all():
             notes.append(f"{ranks:,} of the job's {job:,} ranks are compared; others may be the last")
         return notes
 

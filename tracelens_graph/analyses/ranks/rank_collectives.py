@@ -362,7 +362,7 @@ class ReadRank:
         )
 
     def parts_of(self, traces: TraceSet) -> list[RankCollectives]:
-        """What each trace took part in, in the part that was asked for; `lacks` says of which there is none."""
+        """What each trace took part in, in the part that was asked for; `lacks` says where there is nothing."""
         found = []
         for one in traces:
             if isinstance(one.graph, Deferred):

@@ -1,4 +1,4 @@
-"""Culprits: late ranks with one cause, what they are called together, and what a replay says that they cost."""
+"""Culprits: late ranks with one cause, what they are called together, and what they cost by a replay."""
 
 from __future__ import annotations
 
@@ -127,15 +127,17 @@ def proven(found: Sequence[Culprit], even: Slowdown, figures: Figures) -> list[C
         if places := _costly(one, even):
             moves = one.moves and len(places) > 1
             who = one.who if places == one.places else called(m, places, moves, shared)
-            reason, what = even.why(max(places, key=lambda place: even.workers[place]))
-            what = what if reason == one.reason in GPU_REASONS else one.what
+            what = one.what
+            if one.reason in GPU_REASONS:  # what all kernels share shows over the whole recording only
+                reason, of_all = even.why(max(places, key=lambda place: even.workers[place]))
+                what = of_all if reason == one.reason else what
             kept.append(replace(one, places=places, who=who, moves=moves, what=what, cost_ns=even.cost_ns(places)))
     kept = [one for one in kept if one.reason in GPU_REASONS or _is_saved(one, kept, even)]
     known = {place for one in kept for place in one.places}
     more: dict[tuple[str, str], list[int]] = defaultdict(list)
     for place in sorted(even.culprits):
         reason, what = even.why(place)
-        if place not in known and reason != LINK:  # a link is of several ranks, none of which is slow itself
+        if place not in known and reason != LINK:  # a link is of several ranks, and none of them is slow itself
             more[reason, "" if reason in GPU_REASONS else what.partition(",")[0]].append(place)
     steps = tuple(sorted({step for step in figures.step if step is not None}))
     for (reason, _), slow in more.items():

@@ -304,7 +304,7 @@ def odd_files(figures: Figures) -> list[str]:
     ]
     lines += [f"{titles[place]}: {one.damage}" for place, one in enumerate(m.ranks) if one.damage]
     missing: dict[int, int] = defaultdict(int)
-    for at in np.flatnonzero(m.group_size > m.count).tolist():
+    for at in m.incomplete.tolist():
         there = {m.ranks[place].rank for place in m.trace[m.parts_of(at)].tolist()}
         for rank in figures.groups.ranks[figures.groups.number[at]] or ():
             missing[rank] += rank not in there

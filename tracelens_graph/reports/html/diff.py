@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.causes import REASON_MEANING, Reason
+from tracelens_graph.analyses.alignment.causes import Reason
 from tracelens_graph.analyses.alignment.difference import Diff, Place
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.alignment.merged import MergedNodes
@@ -119,7 +119,7 @@ def _reasons(changed: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _meaning(row: Mapping[str, Any]) -> str:
     """What the reason of a place means; names of columns stand in backticks there."""
-    return REASON_MEANING[Reason(row["reason"])].replace("`", "")
+    return Reason[row["reason"]].meaning.replace("`", "")
 
 
 def _facts(a: Window, b: Window) -> list[list[str | None]]:

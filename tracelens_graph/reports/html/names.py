@@ -1,7 +1,7 @@
 """Names on a page: each stored once, short enough, with its class, which gives its colour; and tables of them.
 
 An event's category follows from its name, so it is found once per name. Classes are the colours of a picture: fewer
-than there are categories, because nobody can tell twenty colours apart.
+than there are categories, because nobody can distinguish twenty colours.
 """
 
 from __future__ import annotations

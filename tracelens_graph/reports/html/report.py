@@ -75,7 +75,7 @@ def report_page(
     Args:
         w: what the report is on.
         findings: the verdict.
-        tables: tables of the report; some that tell of places and of idle time join them.
+        tables: tables of the report; some on places and on idle time join them.
         about: facts of the trace.
         complete: makes commands of findings, in which TRACE stands for the file, complete.
         arch: the device that models were asked for; None for no roofline.
