@@ -100,6 +100,7 @@ COMMANDS = (
     ("devices", "info A"),
     ("steps_of_a_rank", "ranks A B --html OUT"),
     ("steps_of_a_rank", "ranks A B --path"),
+    ("steps_of_a_rank", "ranks A B --path --table critical_path_steps"),
     ("modules", "diff A B"),
     ("modules", "diff A B --html OUT"),
     ("modules", "modules A"),

@@ -57,6 +57,24 @@ def expanded(low: Rows, high: Rows) -> tuple[Rows, Codes]:
     return np.arange(len(of)) + (low - np.cumsum(size) + size)[of], of
 
 
+class Places:
+    """Where each number is among some: looking up takes time for what is found, not for all.
+
+    Args:
+        numbers: the numbers, from 0 on.
+        count: how many different ones there can be.
+    """
+
+    def __init__(self, numbers: Codes, count: int) -> None:
+        self._order = np.argsort(numbers, kind="stable")
+        self._first = np.searchsorted(numbers[self._order], np.arange(count + 1))
+
+    def of(self, numbers: Codes) -> Rows:
+        """The positions of some numbers, ascending."""
+        wanted = np.unique(numbers)
+        return np.sort(self._order[expanded(self._first[wanted], self._first[wanted + 1])[0]])
+
+
 def fitting(names: Sequence[str], codes: Codes, fits: Callable[[str], object]) -> Mask:
     """For each code of a name whether the name fits; each name is asked once."""
     found, at = distinct(codes)

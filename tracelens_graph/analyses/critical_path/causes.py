@@ -25,7 +25,7 @@ from tracelens_graph.analyses.critical_path.collective_points import (
 from tracelens_graph.analyses.critical_path.points import Edge, Inferred, RankPoints, Role, rank_points
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.graph.arrays import positions_by
+from tracelens_graph.graph.arrays import Places, positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
@@ -97,6 +97,11 @@ class Causes:
     def on_clock(self, ordinal: int, time: int) -> int:
         """A moment of a rank on the clock that the points are on."""
         return int(self.clock(ordinal, np.array([time], np.int64))[0])
+
+    @cached_property
+    def into(self) -> Places:
+        """Edges by the point that they lead to."""
+        return Places(self.after, len(self.time))
 
     @cached_property
     def _gpu_ends(self) -> tuple[Ns, Rows]:

@@ -14,6 +14,7 @@ from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.trace_set import rank_number
 from tracelens_graph.graph.traversals import climb, host_rows, least_above
 from tracelens_graph.schema import GPU_KINDS, Flag, Kind
+from tracelens_graph.utils.arrays import Mask
 
 
 def longest_calls(core: Core, thread: np.ndarray, start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
@@ -121,8 +122,8 @@ def nodes_of(causes: Causes, ordinal: np.ndarray, row: np.ndarray) -> Nodes:
         there = of[row[of] >= 0]
         rows = row[there]
         is_gpu = is_kind(c.kind[rows], GPU_KINDS)
-        op = np.where(is_gpu, c.owner[rows], climb(c.parent, rows, c.kind == Kind.Op))
-        module = climb(c.parent, rows, c.kind == Kind.Module)
+        op = np.where(is_gpu, c.owner[rows], climb(c.parent, rows, core.once(_is_op)))
+        module = climb(c.parent, rows, core.once(_is_module))
         rank = rank_of(causes, one)
         for place in of.tolist():
             nodes.rank[place] = rank
@@ -133,6 +134,14 @@ def nodes_of(causes: Causes, ordinal: np.ndarray, row: np.ndarray) -> Nodes:
             nodes.op[place] = core.names[c.name[of_op]] if of_op >= 0 else ""
             nodes.module[place] = core.names[c.name[of_module]].removeprefix(_MODULE) if of_module >= 0 else ""
     return nodes
+
+
+def _is_op(core: Core) -> Mask:
+    return core.columns.kind == Kind.Op
+
+
+def _is_module(core: Core) -> Mask:
+    return core.columns.kind == Kind.Module
 
 
 def segment_rows(causes: Causes, edge: np.ndarray, start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:

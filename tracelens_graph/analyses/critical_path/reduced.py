@@ -55,7 +55,7 @@ from tracelens_graph.analyses.critical_path.rerun import MOST_QUANTILE, NEVER, R
 from tracelens_graph.analyses.critical_path.walk import NEAR_NS, Class, Ties
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.shared.grouping import Cells
-from tracelens_graph.graph.arrays import positions_by
+from tracelens_graph.graph.arrays import Places, positions_by
 from tracelens_graph.graph.trace_set import TraceSet, rank_number
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.arrays import Ns, Rows
@@ -124,6 +124,11 @@ class ReducedCauses:
         """Parts, and the place of the point that each may be the last to come to."""
         comes = self._found.kind == Edge.arrive
         return self._found.before[comes], self._found.after[comes] - 2 * len(self._part)
+
+    @cached_property
+    def _arrivals_at(self) -> Places:
+        """The same by point."""
+        return Places(self._arrivals[1], len(self._found.time))
 
     @cached_property
     def _last(self) -> Rows:
@@ -271,10 +276,9 @@ class ReducedCauses:
         Args:
             rank, part: ranks, and their parts whose transfers the points begin.
         """
-        on_path = np.zeros(len(self._found.time), bool)
-        on_path[self._met[self._first[rank] + part]] = True
-        other, point = self._arrivals
-        near = on_path[point] & (self._found.time[point] - self._time[other] < NEAR_NS) & (other != self._last[point])
+        at = self._arrivals_at.of(self._met[self._first[rank] + part])
+        other, point = (one[at] for one in self._arrivals)
+        near = (self._found.time[point] - self._time[other] < NEAR_NS) & (other != self._last[point])
         return other[near], point[near]
 
     def arrival_columns(self, other: Rows, point: Rows) -> dict[str, Cells]:

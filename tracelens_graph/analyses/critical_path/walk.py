@@ -244,15 +244,12 @@ def _ties(path: Path) -> Ties:
     """Edges into points of the path that would have allowed them nearly as late as those that bind them."""
     causes = path.causes
     on_path = path.edge[path.edge >= 0]
-    bound = np.zeros(len(causes.time), bool)
-    bound[causes.after[on_path]] = True
     # A collective that ends on the path was bound by whoever came last, though that took no time.
     arrivals = causes.before[on_path[causes.kind[on_path] == Edge.transfer]]
-    bound[arrivals] = True
-    into = np.flatnonzero(bound[causes.after])
+    into = causes.into.of(np.append(causes.after[on_path], arrivals))
     binding = causes.binding[causes.after[into]]
-    allowed = causes.time[causes.before] + causes.usual_ns[causes.kind]
-    margin = allowed[binding] - allowed[into]
+    last, other = (causes.time[causes.before[edge]] + causes.usual_ns[causes.kind[edge]] for edge in (binding, into))
+    margin = last - other
     near = (into != binding) & (margin < NEAR_NS) & (causes.time[causes.before[into]] < causes.time[causes.after[into]])
     near |= (into != binding) & (margin < NEAR_NS) & (causes.kind[into] == Edge.arrive)
     order = np.argsort(margin[near], kind="stable")
