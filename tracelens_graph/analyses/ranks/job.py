@@ -141,7 +141,7 @@ class Job:
             return None
         late = [self.matched.ranks[place].name for place in self.lateness.culprits[0].places]
         try:
-            found = what_if(self._causes, repair=late)
+            found = what_if(self._causes.traces, repair=late, matched=self._causes.matched)
         except AnalysisError:  # no other rank does the like
             return None
         return found.saved_ns if found.saved_ns > 10 * found.error_ns else None

@@ -1,0 +1,193 @@
+"""Where the ranks of a job meet: when each came to the collectives that kernels carry out, and who came last.
+
+Of each part of a rank in such a collective two moments are known here, its start and its end; all else of a rank is
+known where its trace is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from tracelens_graph.analyses.critical_path.causes import levels
+from tracelens_graph.analyses.critical_path.collective_points import (
+    EARLIEST,
+    CollectivePoints,
+    PartPoints,
+    collective_points,
+    parts_on_gpu,
+)
+from tracelens_graph.analyses.critical_path.points import Edge
+from tracelens_graph.analyses.critical_path.rank_answers import Given, Known
+from tracelens_graph.analyses.critical_path.rerun import NEVER, NO_CAUSE, Reach, forward
+from tracelens_graph.analyses.critical_path.walk import NEAR_NS
+from tracelens_graph.analyses.ranks.clocks import RankClock
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.graph.arrays import Places
+from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.utils.arrays import Mask, Ns, Rows
+
+
+class Meetings:
+    """When ranks came to their collectives, and who came last.
+
+    Args:
+        traces: the ranks.
+        matched: which of their collectives are one; None where none are.
+        known: what each rank answered first.
+
+    Attributes:
+        part: parts of matched collectives that kernels carried out, those of one rank behind those of the other. Here
+            a part is a place in it.
+        first: per rank its first part; at the end how many there are.
+    """
+
+    def __init__(self, traces: TraceSet, matched: MatchedCollectives | None, known: Sequence[Known]) -> None:
+        self._traces, self._matched, self._known = traces, matched, known
+        self.part: Rows = np.zeros(0, np.int64) if matched is None else parts_on_gpu(matched)
+        rank = self.part if matched is None else matched.trace[self.part]
+        self.first = np.searchsorted(rank, np.arange(len(traces) + 1))
+
+    @cached_property
+    def found(self) -> CollectivePoints:
+        """Points of collectives; points of their parts are their starts, one for each, and then their ends."""
+        matched, part = self._matched, self.part
+        if matched is None:
+            return CollectivePoints(0)
+        count = len(part)
+        single = np.ones(count, bool)
+        for rank, (first, last) in enumerate(pairwise(self.first.tolist())):
+            single[first:last] = ~np.isin(matched.node[part[first:last]], self._known[rank].several)
+        own = np.arange(count)
+        return collective_points(
+            matched,
+            PartPoints(part, own, count + own, single),
+            np.concatenate((self.start_ns, matched.end_ns[part])),
+            lambda one: self._known[int(matched.trace[one])].root.get(int(matched.node[one])),
+        )
+
+    @cached_property
+    def start_ns(self) -> Ns:
+        """When each part starts."""
+        return np.zeros(0, np.int64) if self._matched is None else self._matched.start_ns[self.part]
+
+    @cached_property
+    def met(self) -> Rows:
+        """Per part the point of collectives that its end follows from; -1 for none."""
+        count = len(self.part)
+        met = np.full(count, -1)
+        moves = self.found.kind == Edge.transfer
+        met[self.found.after[moves] - count] = self.found.before[moves] - 2 * count
+        return met
+
+    @cached_property
+    def arrivals(self) -> tuple[Rows, Rows]:
+        """Parts, and the point that each may be the last to come to."""
+        comes = self.found.kind == Edge.arrive
+        return self.found.before[comes], self.found.after[comes] - 2 * len(self.part)
+
+    @cached_property
+    def _arrivals_at(self) -> Places:
+        return Places(self.arrivals[1], len(self.found.time))
+
+    @cached_property
+    def last(self) -> Rows:
+        """Per point of collectives the part that came last to it."""
+        part, point = self.arrivals
+        last = np.full(len(self.found.time), -1)
+        at = np.flatnonzero(self.start_ns[part] == self.found.time[point])
+        last[point[at]] = part[at]  # of equal indices the last assignment stays, as in `bind`
+        return last
+
+    def rank(self, part: int) -> int:
+        """The rank of a part."""
+        return int(np.searchsorted(self.first, part, "right")) - 1
+
+    def node(self, part: int) -> int:
+        """The place of a part among the collectives of its rank."""
+        assert self._matched is not None
+        return int(self._matched.node[self.part[part]])
+
+    def given(self, clocks: Sequence[RankClock]) -> list[Given]:
+        """What each rank must know of the others, but for latencies."""
+        found, count = self.found, len(self.part)
+        came = np.append(found.time, EARLIEST)[self.met]
+        served, whole = np.zeros((2, count), bool)
+        served[found.served - count] = True
+        whole[found.whole - count] = True
+        node = self.part if self._matched is None else self._matched.node[self.part]
+        return [
+            Given(clock, node[first:last], came[first:last], served[first:last], whole[first:last])
+            for clock, (first, last) in zip(clocks, pairwise(self.first.tolist()), strict=True)
+        ]
+
+    def near(self, part: Rows) -> tuple[Rows, Rows]:
+        """Parts that came nearly as late as the last one to points that begin the transfers of some, and these points.
+
+        Points come with each part that has such.
+        """
+        at = self._arrivals_at.of(self.met[part])
+        other, point = (one[at] for one in self.arrivals)
+        near = (self.found.time[point] - self.start_ns[other] < NEAR_NS) & (other != self.last[point])
+        return other[near], point[near]
+
+    def _edges(self, reach: Mapping[int, Reach]) -> tuple[Rows, Rows, Ns, list[tuple[int, int]]]:
+        """Edges between points of collectives, starts of parts, the beginning, and ends of ranks, in this order.
+
+        Args:
+            reach: how each rank follows from the others.
+
+        Returns:
+            Per edge its points and how long it takes; and per end its rank, and its place among the ends of that.
+        """
+        met, parts = len(self.found.time), len(self.part)
+        origin = met + parts
+        before, after = [self.arrivals[0] + met], [self.arrivals[1]]
+        takes = [np.zeros(len(self.arrivals[0]), np.int64)]
+        ends: list[tuple[int, int]] = []
+        for rank, one in sorted(reach.items()):
+            first, count = int(self.first[rank]), int(self.first[rank + 1] - self.first[rank])
+            own = np.append(np.append(self.met[first : first + count], origin), 0)[one.source]
+            before.append(np.where(one.source >= 0, own, origin))
+            is_end = one.target >= count
+            after.append(np.where(is_end, origin + 1 + len(ends) + one.target - count, met + first + one.target))
+            takes.append(one.takes_ns)
+            ends += [(rank, at) for at in range(one.ends)]
+        return np.concatenate(before), np.concatenate(after), np.concatenate(takes), ends
+
+    def _in_order(self, before: Rows, after: Rows, ends: int) -> tuple[Rows, Mask]:
+        """Points in an order in which edges lead forward, and which of these do."""
+        last = np.iinfo(np.int64).max
+        moment = np.concatenate((self.found.time, self.start_ns, [EARLIEST], np.full(ends, last)))
+        level, ordered = levels(moment, before, after)
+        return np.lexsort((level, moment)), ordered
+
+    def ends(self, reach: Mapping[int, Reach], without: Mask | None = None) -> list[tuple[int, int, int]]:
+        """Rank, place and moment of all ends, where ranks follow from one another in other times.
+
+        Args:
+            reach: how each rank follows from the others.
+            without: ranks that nobody waits for.
+        """
+        before, after, takes, ends = self._edges(reach)
+        if without is not None:
+            comes = self.arrivals[0]
+            takes[: len(comes)][np.repeat(without, np.diff(self.first))[comes]] = -NO_CAUSE
+        order, ordered = self._in_order(before, after, len(ends))
+        given = np.zeros(len(order), np.int64)
+        came = forward(before[ordered], after[ordered], takes[ordered], order, given)
+        return [(*end, one) for end, one in zip(ends, came[len(came) - len(ends) :].tolist(), strict=True)]
+
+    def tails(self, reach: Mapping[int, Reach], rank: int) -> Ns:
+        """Per part how much later than its start the one end of a rank must come; `NEVER` where it does not follow."""
+        before, after, takes, ends = self._edges(reach)
+        order, ordered = self._in_order(before, after, len(ends))
+        given = np.full(len(order), NEVER)
+        given[len(order) - len(ends) + ends.index((rank, 0))] = 0
+        later = forward(after[ordered], before[ordered], takes[ordered], order[::-1], given)
+        met = len(self.found.time)
+        found = later[met : met + len(self.part)]
+        return np.where(found < NEVER // 2, NEVER, found)
