@@ -50,13 +50,13 @@ class Edited(NamedTuple):
         notes: what a reader must know.
         looked: names that were looked for.
         edges: how many durations change.
-        reach: by bound how it depends on others.
+        reach: how it depends on others.
     """
 
     notes: list[str]
     looked: list[Looked]
     edges: int
-    reach: Mapping[Latency, Reach]
+    reach: Reach
 
 
 class Asked(NamedTuple):
@@ -83,11 +83,8 @@ def edited(rank: Reader, asked: Asked) -> Edited:
     changes.make(asked.edits)
     if asked.repair is not None:
         changes.repair(asked.repair)
-    reach: dict[Latency, Reach] = {}
-    for bound in BOUNDS:
-        found = reach_of(causes, kept, asked.given, changes.weights(bound), last_ends(causes, kept))
-        # Bounds seldom differ, so that most of what would be sent and held is one.
-        reach[bound] = next((one for one in reach.values() if one.is_like(found)), found)
+    weight = {bound: changes.weights(bound) for bound in BOUNDS}
+    reach = reach_of(causes, kept, asked.given, weight, last_ends(causes, kept))
     return Edited(changes.notes, changes.looked, len(changes.edges), reach)
 
 

@@ -25,7 +25,7 @@ from tracelens_graph.analyses.critical_path.causes import (
     together,
 )
 from tracelens_graph.analyses.critical_path.lanes import Lanes
-from tracelens_graph.analyses.critical_path.meetings import Meetings
+from tracelens_graph.analyses.critical_path.meetings import Again, Meetings
 from tracelens_graph.analyses.critical_path.rank_answers import (
     Given,
     Known,
@@ -37,7 +37,7 @@ from tracelens_graph.analyses.critical_path.rank_answers import (
     lanes_on,
     stretches_of,
 )
-from tracelens_graph.analyses.critical_path.rerun import MOST_QUANTILE, NEVER, Reach
+from tracelens_graph.analyses.critical_path.rerun import MOST_QUANTILE, NEVER, Latency
 from tracelens_graph.analyses.ranks.clocks import RankClock
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.errors import AnalysisError
@@ -211,17 +211,20 @@ class JobCauses:
 
     # --- run again ---------------------------------------------------------------------------------------------------
 
-    def rerun(self, reach: Mapping[int, Reach], step: int | None, without: Mask | None = None) -> tuple[int, int]:
+    def rerun(
+        self, again: Again, latency: Latency, step: int | None, without: Mask | None = None
+    ) -> tuple[int, int]:  # fmt: skip
         """When a step begins and ends where ranks follow from one another in other times.
 
         Without a step 0, and when everything has ended.
 
         Args:
-            reach: how each rank follows from the others; its ends are all GPU ends of it, and those of each step.
+            again: how ranks follow from one another; the ends of each are all of its GPU ends, and those of each step.
+            latency: how long causes last that did not bind.
             step: number of the step.
             without: ranks that nobody waits for, and whose ends do not count.
         """
-        found = self.meetings.ends(reach, without)
+        found = again.ends(latency, without)
         if without is not None and without.any():
             first = min(one.first_ns for one in self._known if one.first_ns is not None)
             found = [(rank, at, first if without[rank] else end) for rank, at, end in found]

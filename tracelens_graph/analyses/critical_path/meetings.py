@@ -22,7 +22,7 @@ from tracelens_graph.analyses.critical_path.collective_points import (
 )
 from tracelens_graph.analyses.critical_path.points import Edge
 from tracelens_graph.analyses.critical_path.rank_answers import Given, Known
-from tracelens_graph.analyses.critical_path.rerun import NEVER, NO_CAUSE, Reach, forward
+from tracelens_graph.analyses.critical_path.rerun import NEVER, NO_CAUSE, Latency, Reach, forward
 from tracelens_graph.analyses.critical_path.walk import NEAR_NS
 from tracelens_graph.analyses.ranks.clocks import RankClock
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
@@ -134,60 +134,65 @@ class Meetings:
         near = (self.found.time[point] - self.start_ns[other] < NEAR_NS) & (other != self.last[point])
         return other[near], point[near]
 
-    def _edges(self, reach: Mapping[int, Reach]) -> tuple[Rows, Rows, Ns, list[tuple[int, int]]]:
-        """Edges between points of collectives, starts of parts, the beginning, and ends of ranks, in this order.
+    def again(self, reach: Mapping[int, Reach]) -> Again:
+        """The ranks, as each follows from the others."""
+        return Again(self, reach)
+
+
+class Again:
+    """Ranks that are run again: points of collectives, starts of parts, the beginning, then what ranks have left.
+
+    Args:
+        meetings: where they meet.
+        reach: how each rank follows from the others.
+    """
+
+    def __init__(self, meetings: Meetings, reach: Mapping[int, Reach]) -> None:
+        m, reaches = meetings, sorted(reach.items())
+        met, count = len(m.found.time), len(m.part)
+        self._meetings, self._origin, self._reach = m, met + count, [one for _, one in reaches]
+        before, after = [m.arrivals[0] + met], [m.arrivals[1]]
+        moments = [m.found.time, m.start_ns, np.array([EARLIEST])]
+        points = self._origin + 1
+        self._ends: list[tuple[int, int, int]] = []
+        for rank, one in reaches:
+            first, own = int(m.first[rank]), int(m.first[rank + 1] - m.first[rank])
+            behind = points + np.arange(len(one.between_ns) + one.ends)
+            sources = np.concatenate((m.met[first : first + own], behind, [self._origin]))
+            before.append(sources[one.source])
+            after.append(np.concatenate((met + first + np.arange(own), behind))[one.target])
+            self._ends += [(rank, at, int(end)) for at, end in enumerate(behind[len(one.between_ns) :])]
+            moments += [one.between_ns, np.full(one.ends, np.iinfo(np.int64).max)]
+            points += len(behind)
+        edges = np.concatenate(before), np.concatenate(after)
+        moment = np.concatenate(moments)
+        level, self._ordered = levels(moment, *edges)
+        self._order = np.lexsort((level, moment))
+        self._before, self._after = (one[self._ordered] for one in edges)
+
+    def _takes(self, latency: Latency, arrivals: Ns) -> Ns:
+        return np.concatenate([arrivals, *(one.takes_ns[latency] for one in self._reach)])[self._ordered]
+
+    def ends(self, latency: Latency, without: Mask | None = None) -> list[tuple[int, int, int]]:
+        """Rank, place and moment of all ends.
 
         Args:
-            reach: how each rank follows from the others.
-
-        Returns:
-            Per edge its points and how long it takes; and per end its rank, and its place among the ends of that.
-        """
-        met, parts = len(self.found.time), len(self.part)
-        origin = met + parts
-        before, after = [self.arrivals[0] + met], [self.arrivals[1]]
-        takes = [np.zeros(len(self.arrivals[0]), np.int64)]
-        ends: list[tuple[int, int]] = []
-        for rank, one in sorted(reach.items()):
-            first, count = int(self.first[rank]), int(self.first[rank + 1] - self.first[rank])
-            own = np.append(np.append(self.met[first : first + count], origin), 0)[one.source]
-            before.append(np.where(one.source >= 0, own, origin))
-            is_end = one.target >= count
-            after.append(np.where(is_end, origin + 1 + len(ends) + one.target - count, met + first + one.target))
-            takes.append(one.takes_ns)
-            ends += [(rank, at) for at in range(one.ends)]
-        return np.concatenate(before), np.concatenate(after), np.concatenate(takes), ends
-
-    def _in_order(self, before: Rows, after: Rows, ends: int) -> tuple[Rows, Mask]:
-        """Points in an order in which edges lead forward, and which of these do."""
-        last = np.iinfo(np.int64).max
-        moment = np.concatenate((self.found.time, self.start_ns, [EARLIEST], np.full(ends, last)))
-        level, ordered = levels(moment, before, after)
-        return np.lexsort((level, moment)), ordered
-
-    def ends(self, reach: Mapping[int, Reach], without: Mask | None = None) -> list[tuple[int, int, int]]:
-        """Rank, place and moment of all ends, where ranks follow from one another in other times.
-
-        Args:
-            reach: how each rank follows from the others.
+            latency: how long causes last that did not bind.
             without: ranks that nobody waits for.
         """
-        before, after, takes, ends = self._edges(reach)
+        comes, first = self._meetings.arrivals[0], self._meetings.first
+        arrivals = np.zeros(len(comes), np.int64)
         if without is not None:
-            comes = self.arrivals[0]
-            takes[: len(comes)][np.repeat(without, np.diff(self.first))[comes]] = -NO_CAUSE
-        order, ordered = self._in_order(before, after, len(ends))
-        given = np.zeros(len(order), np.int64)
-        came = forward(before[ordered], after[ordered], takes[ordered], order, given)
-        return [(*end, one) for end, one in zip(ends, came[len(came) - len(ends) :].tolist(), strict=True)]
+            arrivals[np.repeat(without, np.diff(first))[comes]] = -NO_CAUSE
+        given = np.zeros(len(self._order), np.int64)
+        came = forward(self._before, self._after, self._takes(latency, arrivals), self._order, given)
+        return [(rank, at, int(came[end])) for rank, at, end in self._ends]
 
-    def tails(self, reach: Mapping[int, Reach], rank: int) -> Ns:
-        """Per part how much later than its start the one end of a rank must come; `NEVER` where it does not follow."""
-        before, after, takes, ends = self._edges(reach)
-        order, ordered = self._in_order(before, after, len(ends))
-        given = np.full(len(order), NEVER)
-        given[len(order) - len(ends) + ends.index((rank, 0))] = 0
-        later = forward(after[ordered], before[ordered], takes[ordered], order[::-1], given)
-        met = len(self.found.time)
-        found = later[met : met + len(self.part)]
+    def tails(self, rank: int) -> Ns:
+        """Per part how much later than its start the first end of a rank must come; `NEVER` if it does not follow."""
+        given = np.full(len(self._order), NEVER)
+        given[next(end for one, at, end in self._ends if (one, at) == (rank, 0))] = 0
+        takes = self._takes("least", np.zeros(len(self._meetings.arrivals[0]), np.int64))
+        later = forward(self._after, self._before, takes, self._order[::-1], given)
+        found = later[len(self._meetings.found.time) : self._origin]
         return np.where(found < NEVER // 2, NEVER, found)

@@ -31,7 +31,7 @@ from tracelens_graph.analyses.critical_path.collective_points import (
 from tracelens_graph.analyses.critical_path.lanes import Lanes, lanes
 from tracelens_graph.analyses.critical_path.path_nodes import Nodes, nodes_of, segment_rows
 from tracelens_graph.analyses.critical_path.points import Edge, Inferred, RankPoints, Role, rank_points
-from tracelens_graph.analyses.critical_path.rerun import NEVER, Reach, forward, in_order, reached, weights
+from tracelens_graph.analyses.critical_path.rerun import NEVER, Latency, Reach, forward, in_order, reached, weights
 from tracelens_graph.analyses.critical_path.walk import Ties, followed, segments_of, ties_of
 from tracelens_graph.analyses.ranks.clocks import RankClock
 from tracelens_graph.graph.arrays import positions_by
@@ -189,18 +189,19 @@ def bound_latencies_of(rank: Reader, given: Given) -> Latencies:
     return bound_latencies(own_causes(rank.once(kept_rank), given))
 
 
-def reach_of(made: Causes, kept: KeptRank, given: Given, weight: Ns, ends: Sequence[Rows]) -> Reach:
+def reach_of(
+    made: Causes, kept: KeptRank, given: Given, weight: Mapping[Latency, Ns], ends: Sequence[Rows]
+) -> Reach:  # fmt: skip
     """How the starts of the parts of a rank follow from when the others had come, and behind these some ends.
 
     Args:
         made, kept, given: the rank.
-        weight: how long each of its edges takes.
+        weight: by latency how long each of its edges takes.
         ends: sets of points, of which the latest counts.
     """
-    there, points = _met(given), len(made.time) - len(made.collective)
-    starts = kept.start[given.node]
-    found = reached(made, weight, points + np.arange(len(there)), starts[there], [*starts.reshape(-1, 1), *ends])
-    return found._replace(source=np.append(there, -1)[found.source], ends=len(ends))
+    parts = _met(given)
+    sources = len(made.time) - len(made.collective) + np.arange(len(parts))
+    return reached(made, weight, sources, kept.start[given.node], ends, parts)
 
 
 def last_ends(made: Causes, kept: KeptRank) -> list[Rows]:
@@ -340,7 +341,7 @@ def lanes_on(rank: Reader, given: Given) -> Lanes:
 def starts_on(rank: Reader, given: tuple[Given, Ns]) -> Reach:
     """How the starts of a rank follow from when the others had come, as recorded, and its last ends at some moments."""
     made = own_causes(kept := rank.once(kept_rank), given[0])
-    return reach_of(made, kept, given[0], weights(made), list(made.last_ends(given[1]).reshape(-1, 1)))
+    return reach_of(made, kept, given[0], {"least": weights(made)}, list(made.last_ends(given[1]).reshape(-1, 1)))
 
 
 class Tail(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -110,93 +110,132 @@ def _lines(before: Rows, after: Rows, weight: Ns, order: Rows, points: int) -> _
 
 
 class Reach(NamedTuple):
-    """How much later than which sources some targets come at least: one entry for each that counts.
+    """How the starts of a rank's parts of collectives, and its ends, follow from when the others had come.
+
+    That is a graph of few points: of its own ones those are left at which ways part. Points are numbered: first the
+    parts, whose starts are targets, and whose transfers begin at sources; then what is left between, then ends.
 
     Attributes:
-        target, source: their places; source -1 is time 0.
-        takes_ns: how much later.
-        ends: how many of the last targets are ends of GPU work, and not starts of collectives.
+        target, source: per edge its points; source -1 is time 0.
+        takes_ns: by latency how long each takes.
+        between_ns: when the points between were.
+        ends: how many ends there are.
     """
 
     target: Rows
     source: Rows
-    takes_ns: Ns
-    ends: int = 0
-
-    def is_like(self, other: Reach) -> bool:
-        """Whether all follows in the same times."""
-        own, others = ((one.target, one.source, one.takes_ns) for one in (self, other))
-        return all(np.array_equal(*pair) for pair in zip(own, others, strict=True))
+    takes_ns: Mapping[Latency, Ns]
+    between_ns: Ns
+    ends: int
 
 
-def reached(causes: Causes, weight: Ns, sources: Rows, starts: Rows, targets: Sequence[Rows]) -> Reach:
-    """How some sets of points follow from others, of which it is not known yet when they come.
+_MOST_MERGED = 4
+"""A point that follows from no more others, and that one thing follows from, is left out."""
 
-    What a later source brings about anyhow is left out: it comes no sooner than its start, which an earlier one leads
-    to.
+
+def reached(
+    causes: Causes, weight: Mapping[Latency, Ns], sources: Rows, starts: Rows, ends: Sequence[Rows], parts: Rows
+) -> Reach:
+    """How some points follow from others, of which it is not known yet when they come.
 
     Args:
         causes: the points.
-        weight: how long each edge takes.
+        weight: by latency how long each edge takes.
         sources: points that nothing leads to.
-        starts: per source a point that it comes no sooner than.
-        targets: sets of points; of each the latest counts.
+        starts: a point for each part.
+        ends: sets of points; of each the latest counts.
+        parts: per source its part.
     """
-    line = _lines(causes.before, causes.after, weight, in_order(causes), len(causes.time))
-    count = len(sources)
-    first = np.flatnonzero(line.is_first)
-    found: dict[int, dict[int, int]] = {point: {-1: int(causes.time[point])} for point in first.tolist()}
-    found.update((point, {at: 0}) for at, point in enumerate(sources.tolist()))
-    start_root, start_offset = line.root[starts].tolist(), line.offset[starts].tolist()
-    # From each source to each other one, over what is known of their starts; the last is time 0.
-    between = np.full((count + 1, count + 1), NEVER)
-    np.fill_diagonal(between, 0)
-    known = 0
+    points, order = len(causes.time), in_order(causes)
+    lines = {bound: _lines(causes.before, causes.after, one, order, points) for bound, one in weight.items()}
+    any_line = next(iter(lines.values()))
+    target, root, at = _targets(list(lines.values()), starts, ends)
+    into, from_, _ = any_line.choices
+    out = np.bincount(np.concatenate((from_, root)), minlength=points)
+    # Keys of what an edge begins at: time 0, a part, or behind all parts a point.
+    key = np.where(any_line.is_first, -1, len(starts) + np.arange(points))
+    key[sources] = parts
+    since = np.where(any_line.is_first, causes.time, 0)
+    since[sources] = 0
+    before = np.concatenate((from_, root))
+    after = np.concatenate((into, points + target)).tolist()
+    found: dict[Latency, Ns] = {}
+    edges: list[tuple[int, int]] = []
+    for bound, line in lines.items():
+        takes = np.concatenate((line.choices[2], line.offset[at])) + since[before]
+        left = _contracted(after, key[before].tolist(), takes.tolist(), out.tolist(), len(starts))
+        edges = list(left)
+        ns = np.array(list(left.values()), np.int64)
+        found[bound] = next((one for one in found.values() if np.array_equal(one, ns)), ns)
+    one, other = np.array(edges, np.int64).reshape(-1, 2).T
+    between = np.unique(one[one < points])
+    between = between[np.isin(between, other - len(starts))]
+    kept = (one >= points) | np.isin(one, between)
+    number = np.concatenate((np.zeros(points, np.int64), np.arange(len(starts)), np.arange(len(ends))))
+    number[between] = len(starts) + np.arange(len(between))
+    number[points + len(starts) :] += len(starts) + len(between)
+    source = np.where(other >= len(starts), number[np.maximum(other - len(starts), 0)], other)
+    return Reach(
+        number[one[kept]].astype(np.int32),
+        source[kept].astype(np.int32),
+        {bound: ns[kept] for bound, ns in found.items()},
+        causes.time[between],
+        len(ends),
+    )
 
-    def row(source: int) -> np.ndarray:
-        nonlocal known
-        while known <= source:
-            for one, takes in found.get(start_root[known], {}).items():
-                to_start = between[:, one] + (takes + start_offset[known])
-                np.maximum(between[:, known], to_start, out=between[:, known])
-            known += 1
-        return between[:, source]
 
-    def pruned(own: dict[int, int]) -> dict[int, int]:
-        if len(own) < 2:
-            return own
-        by = [(row(one), takes, one) for one, takes in own.items() if one >= 0]
-        return {
-            one: takes
-            for one, takes in own.items()
-            if not any(other != one and other > one and int(there[one]) + more >= takes for there, more, other in by)
-        }
+def _targets(lines: Sequence[_Lines], starts: Rows, ends: Sequence[Rows]) -> tuple[Rows, Rows, Rows]:
+    """Per target and root that it follows from: number of the target, root, and the point with most offset.
 
-    def merged(own: dict[int, int], source: int, takes: int) -> None:
-        for one, more in found.get(source, {}).items():
-            if (reach := more + takes) > own.get(one, NEVER):
-                own[one] = reach
+    Of the points of an end those are left out that one behind them is later than.
+    """
+    target, point = [np.arange(len(starts))], [starts]
+    for number, of in enumerate(ends, len(starts)):
+        left = np.zeros(len(lines[0].root), bool)
+        for line in lines:
+            latest = np.full(len(line.root), NEVER)
+            np.maximum.at(latest, line.root[of], line.offset[of])
+            after, before, takes = line.choices
+            is_last = latest > NEVER
+            is_last[before[(latest[after] > NEVER) & (latest[after] + takes >= latest[before])]] = False
+            own = of[line.offset[of] == latest[line.root[of]]]
+            left[own[is_last[line.root[own]]]] = True
+        point.append(np.flatnonzero(left))
+        target.append(np.full(len(point[-1]), number))
+    at = np.concatenate(point)
+    return np.concatenate(target), lines[0].root[at], at
 
-    at = -1
-    for target, source, takes in line.each():
-        if target != at:
-            if at >= 0:
-                found[at] = pruned(found[at])
-            at = target
-            found[at] = {}
-        merged(found[at], source, takes)
-    if at >= 0:
-        found[at] = pruned(found[at])
-    entries: list[tuple[int, int, int]] = []
-    for place, points in enumerate(targets):
-        latest: dict[int, int] = {}
-        for root, offset in zip(line.root[points].tolist(), line.offset[points].tolist(), strict=True):
-            latest[root] = max(offset, latest.get(root, NEVER))
-        own: dict[int, int] = {}
-        for root, offset in latest.items():
-            merged(own, root, offset)
-        entries += [(place, one, takes) for one, takes in pruned(own).items()]
-    return Reach(*np.array(entries, np.int64).reshape(-1, 3).T)
+
+def _contracted(
+    after: Sequence[int], key: Sequence[int], takes: Sequence[int], out: Sequence[int], parts: int
+) -> dict[tuple[int, int], int]:
+    """Point and key of what it follows from -> how long that takes, of the points that are left."""
+    left: dict[tuple[int, int], int] = {}
+    merged: dict[int, dict[int, int]] = {}
+    own: dict[int, int] = {}
+    now = -1
+
+    def close() -> None:
+        follow = out[now] if now < len(out) else 2
+        if follow == 1 and len(own) <= _MOST_MERGED:
+            merged[parts + now] = own
+        elif follow:
+            left.update(((now, source), ns) for source, ns in own.items())
+
+    for target, source, more in zip(after, key, takes, strict=True):
+        if target != now:
+            if now >= 0:
+                close()
+            now, own = target, {}
+        if source in merged:
+            for one, ns in merged.pop(source).items():
+                if ns + more > own.get(one, NEVER):
+                    own[one] = ns + more
+        elif more > own.get(source, NEVER):
+            own[source] = more
+    if now >= 0:
+        close()
+    return left
 
 
 def replayed(causes: Causes, weight: np.ndarray) -> np.ndarray:

@@ -71,7 +71,8 @@ def slack_of_ranks(path: Path) -> list[tuple[int, dict[str, Slack]]]:
     job, (_, end) = path.job, path.job.extent(path.step)
     sink, none = job.sink(end), np.zeros(0, np.int64)
     ends = [np.array([end]) if rank == sink else none for rank in range(len(path.traces))]
-    tails = job.meetings.tails(dict(job.ask(starts_on, list(zip(job.given, ends, strict=True)))), sink)
+    reach = dict(job.ask(starts_on, list(zip(job.given, ends, strict=True))))
+    tails = job.meetings.again(reach).tails(sink)
     start = end - path.length_ns
     first = job.meetings.first
     given = [

@@ -142,13 +142,14 @@ def what_if(
     repairs = Repairs({}, "", []) if repair is None else repairs_of(job, repair)
     answers = _answers(job, edits, repairs)
     path = critical_path(job, step)
-    extents = [job.rerun({at: one.reach[bound] for at, one in answers.items()}, step) for bound in BOUNDS]
+    again = job.meetings.again({at: one.reach for at, one in answers.items()})
+    extents = [job.rerun(again, bound, step) for bound in BOUNDS]
     if repairs.of_rank and job.matched is not None:
         # Others may wait for these only because their recording is incomplete.
         unsure = incomplete_ranks(job.matched)
         unsure[list(repairs.of_rank)] = False
         if unsure.any():
-            extents.append(job.rerun({at: one.reach["least"] for at, one in answers.items()}, step, unsure))
+            extents.append(job.rerun(again, "least", step, unsure))
     begin, end = (0, job.last_ns) if step is None else job.steps.of(step)
     lengths = [path.length_ns + (until - since) - (end - begin) for since, until in extents]
     usual = BOUNDS.index("usual")
