@@ -224,8 +224,9 @@ class JobCauses:
             step: number of the step.
             without: ranks that nobody waits for, and whose ends do not count.
         """
+        without = np.zeros(len(self.traces), bool) if without is None else without
         found = again.ends(latency, without)
-        if without is not None and without.any():
+        if without.any():
             first = min(one.first_ns for one in self._known if one.first_ns is not None)
             found = [(rank, at, first if without[rank] else end) for rank, at, end in found]
         if step is None:

@@ -26,7 +26,7 @@ from tracelens_graph.analyses.critical_path.rerun import NEVER, NO_CAUSE, Latenc
 from tracelens_graph.analyses.critical_path.walk import NEAR_NS
 from tracelens_graph.analyses.ranks.clocks import RankClock
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
-from tracelens_graph.graph.arrays import Places
+from tracelens_graph.graph.arrays import Places, expanded
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.utils.arrays import Mask, Ns, Rows
 
@@ -140,7 +140,7 @@ class Meetings:
 
 
 class Again:
-    """Ranks that are run again: points of collectives, starts of parts, the beginning, then what ranks have left.
+    """Ranks that are run again: points of collectives, the beginning, then what ranks have left.
 
     Args:
         meetings: where they meet.
@@ -148,51 +148,58 @@ class Again:
     """
 
     def __init__(self, meetings: Meetings, reach: Mapping[int, Reach]) -> None:
-        m, reaches = meetings, sorted(reach.items())
-        met, count = len(m.found.time), len(m.part)
-        self._meetings, self._origin, self._reach = m, met + count, [one for _, one in reaches]
-        before, after = [m.arrivals[0] + met], [m.arrivals[1]]
-        moments = [m.found.time, m.start_ns, np.array([EARLIEST])]
-        points = self._origin + 1
+        m, self._reach = meetings, dict(sorted(reach.items()))
+        self._meetings, origin = m, len(m.found.time)
+        part, point = m.arrivals
+        by_part = np.argsort(part, kind="stable")
+        before, after, moments = [], [], [m.found.time, np.array([EARLIEST])]
         self._ends: list[tuple[int, int, int]] = []
-        for rank, one in reaches:
+        self._edges: dict[int, tuple[Rows, Rows]] = {}
+        points = origin + 1
+        for rank, one in self._reach.items():
             first, own = int(m.first[rank]), int(m.first[rank + 1] - m.first[rank])
             behind = points + np.arange(len(one.between_ns) + one.ends)
-            sources = np.concatenate((m.met[first : first + own], behind, [self._origin]))
-            before.append(sources[one.source])
-            after.append(np.concatenate((met + first + np.arange(own), behind))[one.target])
+            # What leads to the start of a part leads on to where it comes.
+            starts, others = np.flatnonzero(one.target < own), np.flatnonzero(one.target >= own)
+            low, high = (np.searchsorted(part[by_part], first + one.target[starts], side) for side in ("left", "right"))
+            arrival, of = expanded(low, high)
+            edges = self._edges[rank] = starts[of], others
+            sources = np.concatenate((m.met[first : first + own], behind, [origin]))
+            before.append(sources[one.source[np.concatenate(edges)]].astype(np.int32))
+            after += [point[by_part[arrival]].astype(np.int32), behind[one.target[others] - own].astype(np.int32)]
             self._ends += [(rank, at, int(end)) for at, end in enumerate(behind[len(one.between_ns) :])]
             moments += [one.between_ns, np.full(one.ends, np.iinfo(np.int64).max)]
             points += len(behind)
-        edges = np.concatenate(before), np.concatenate(after)
-        moment = np.concatenate(moments)
-        level, self._ordered = levels(moment, *edges)
+        moment, self._before, self._after = np.concatenate(moments), np.concatenate(before), np.concatenate(after)
+        level, self._ordered = levels(moment, self._before, self._after)
+        self._before, self._after = self._before[self._ordered], self._after[self._ordered]
         self._order = np.lexsort((level, moment))
-        self._before, self._after = (one[self._ordered] for one in edges)
 
-    def _takes(self, latency: Latency, arrivals: Ns) -> Ns:
-        return np.concatenate([arrivals, *(one.takes_ns[latency] for one in self._reach)])[self._ordered]
+    def _takes(self, latency: Latency, without: Mask) -> Ns:
+        takes = []
+        for rank, one in self._reach.items():
+            ns, (starts, others) = one.takes_ns(latency), self._edges[rank]
+            takes += [ns[starts] - NO_CAUSE * int(without[rank]), ns[others]]
+        return np.concatenate(takes)[self._ordered]
 
-    def ends(self, latency: Latency, without: Mask | None = None) -> list[tuple[int, int, int]]:
+    def ends(self, latency: Latency, without: Mask) -> list[tuple[int, int, int]]:
         """Rank, place and moment of all ends.
 
         Args:
             latency: how long causes last that did not bind.
             without: ranks that nobody waits for.
         """
-        comes, first = self._meetings.arrivals[0], self._meetings.first
-        arrivals = np.zeros(len(comes), np.int64)
-        if without is not None:
-            arrivals[np.repeat(without, np.diff(first))[comes]] = -NO_CAUSE
         given = np.zeros(len(self._order), np.int64)
-        came = forward(self._before, self._after, self._takes(latency, arrivals), self._order, given)
+        came = forward(self._before, self._after, self._takes(latency, without), self._order, given)
         return [(rank, at, int(came[end])) for rank, at, end in self._ends]
 
     def tails(self, rank: int) -> Ns:
         """Per part how much later than its start the first end of a rank must come; `NEVER` if it does not follow."""
         given = np.full(len(self._order), NEVER)
         given[next(end for one, at, end in self._ends if (one, at) == (rank, 0))] = 0
-        takes = self._takes("least", np.zeros(len(self._meetings.arrivals[0]), np.int64))
+        takes = self._takes("least", np.zeros(len(self._reach), bool))
         later = forward(self._after, self._before, takes, self._order[::-1], given)
-        found = later[len(self._meetings.found.time) : self._origin]
-        return np.where(found < NEVER // 2, NEVER, found)
+        tails = np.full(len(self._meetings.part), NEVER)
+        part, point = self._meetings.arrivals
+        np.maximum.at(tails, part, later[point])
+        return np.where(tails < NEVER // 2, NEVER, tails)

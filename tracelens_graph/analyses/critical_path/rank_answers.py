@@ -31,7 +31,16 @@ from tracelens_graph.analyses.critical_path.collective_points import (
 from tracelens_graph.analyses.critical_path.lanes import Lanes, lanes
 from tracelens_graph.analyses.critical_path.path_nodes import Nodes, nodes_of, segment_rows
 from tracelens_graph.analyses.critical_path.points import Edge, Inferred, RankPoints, Role, rank_points
-from tracelens_graph.analyses.critical_path.rerun import NEVER, Latency, Reach, forward, in_order, reached, weights
+from tracelens_graph.analyses.critical_path.rerun import (
+    NEVER,
+    Latency,
+    Reach,
+    forward,
+    in_order,
+    narrow,
+    reached,
+    weights,
+)
 from tracelens_graph.analyses.critical_path.walk import Ties, followed, segments_of, ties_of
 from tracelens_graph.analyses.ranks.clocks import RankClock
 from tracelens_graph.graph.arrays import positions_by
@@ -334,8 +343,7 @@ def kernel_names(rank: Reader, given: Sequence[int]) -> list[str]:
 def lanes_on(rank: Reader, given: Given) -> Lanes:
     """What the threads and streams of a rank did, without the edges of it."""
     found = lanes(own_causes(rank.once(kept_rank), given, rank.core), 0)
-    narrow = {key: one.takes.astype(np.int32) for key, one in found.items() if one.takes.max(initial=0) < 2**31}
-    return {key: replace(one, edge=one.edge[:0], takes=narrow.get(key, one.takes)) for key, one in found.items()}
+    return {key: replace(one, edge=one.edge[:0], takes=narrow(one.takes)) for key, one in found.items()}
 
 
 def starts_on(rank: Reader, given: tuple[Given, Ns]) -> Reach:

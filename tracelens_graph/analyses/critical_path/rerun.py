@@ -117,16 +117,22 @@ class Reach(NamedTuple):
 
     Attributes:
         target, source: per edge its points; source -1 is time 0.
-        takes_ns: by latency how long each takes.
+        least_ns: how long each takes at least.
+        more_ns: by latency how much longer; nothing where it is the same.
         between_ns: when the points between were.
         ends: how many ends there are.
     """
 
     target: Rows
     source: Rows
-    takes_ns: Mapping[Latency, Ns]
+    least_ns: Ns
+    more_ns: Mapping[Latency, Ns]
     between_ns: Ns
     ends: int
+
+    def takes_ns(self, latency: Latency) -> Ns:
+        """How long each edge takes."""
+        return self.least_ns + self.more_ns[latency] if latency in self.more_ns else self.least_ns
 
 
 _MOST_MERGED = 4
@@ -159,15 +165,17 @@ def reached(
     since[sources] = 0
     before = np.concatenate((from_, root))
     after = np.concatenate((into, points + target)).tolist()
-    found: dict[Latency, Ns] = {}
-    edges: list[tuple[int, int]] = []
-    for bound, line in lines.items():
-        takes = np.concatenate((line.choices[2], line.offset[at])) + since[before]
-        left = _contracted(after, key[before].tolist(), takes.tolist(), out.tolist(), len(starts))
-        edges = list(left)
-        ns = np.array(list(left.values()), np.int64)
-        found[bound] = next((one for one in found.values() if np.array_equal(one, ns)), ns)
-    one, other = np.array(edges, np.int64).reshape(-1, 2).T
+    left = [
+        _contracted(after, key[before].tolist(), takes.tolist(), out.tolist(), len(starts))
+        for takes in (np.concatenate((line.choices[2], line.offset[at])) + since[before] for line in lines.values())
+    ]
+    place = np.concatenate((np.empty(points, np.int64), order.argsort()[starts], points + np.arange(len(ends))))
+    place[order] = np.arange(points)
+    needed = _needed(left, points, len(starts), place)
+    one, other = np.array(needed, np.int64).reshape(-1, 2).T
+    out = np.bincount(other[other >= len(starts)] - len(starts), minlength=points).tolist()
+    left = [_contracted(one.tolist(), other.tolist(), [ns[edge] for edge in needed], out, len(starts)) for ns in left]
+    one, other = np.array(list(left[0]), np.int64).reshape(-1, 2).T
     between = np.unique(one[one < points])
     between = between[np.isin(between, other - len(starts))]
     kept = (one >= points) | np.isin(one, between)
@@ -175,13 +183,54 @@ def reached(
     number[between] = len(starts) + np.arange(len(between))
     number[points + len(starts) :] += len(starts) + len(between)
     source = np.where(other >= len(starts), number[np.maximum(other - len(starts), 0)], other)
+    takes_ns = {bound: np.array(list(ns.values()), np.int64)[kept] for bound, ns in zip(weight, left, strict=True)}
+    least = takes_ns["least"]
     return Reach(
         number[one[kept]].astype(np.int32),
         source[kept].astype(np.int32),
-        {bound: ns[kept] for bound, ns in found.items()},
+        least,
+        {bound: narrow(ns - least) for bound, ns in takes_ns.items() if not np.array_equal(ns, least)},
         causes.time[between],
         len(ends),
     )
+
+
+def narrow(ns: Ns) -> Ns:
+    """The same in half the bytes, where they are short enough."""
+    return ns.astype(np.int32) if np.abs(ns).max(initial=0) < 2**31 else ns
+
+
+Edges = dict[tuple[int, int], int]
+"""Point, and key of what it follows from -> how long that takes."""
+
+
+def _needed(left: Sequence[Edges], points: int, parts: int, place: Rows) -> list[tuple[int, int]]:
+    """The edges that a way over two others, or any from time 0, is not as long as, with all latencies.
+
+    A part's transfer begins no sooner than its start, so that ways lead on from the one to the other.
+    """
+    into: dict[int, list[int]] = {}
+    for target, source in left[0]:
+        into.setdefault(target, []).append(source)
+    soonest: list[dict[int, int]] = [{} for _ in left]
+    needed = []
+    for target in sorted(into, key=place.tolist().__getitem__):
+        via = [(one, one - parts if one >= parts else points + one) for one in into[target] if one >= 0]
+        for ns, since in zip(left, soonest, strict=True):
+            known = [since.get(point, NEVER) + ns[target, one] for one, point in via]
+            since[target] = max([*known, ns.get((target, -1), NEVER)])
+        for source in into[target]:
+            if not any(
+                all(
+                    (since.get(point, NEVER) if source < 0 else ns.get((point, source), NEVER)) + ns[target, one]
+                    >= ns[target, source]
+                    for ns, since in zip(left, soonest, strict=True)
+                )
+                for one, point in via
+                if one != source
+            ):
+                needed.append((target, source))
+    return needed
 
 
 def _targets(lines: Sequence[_Lines], starts: Rows, ends: Sequence[Rows]) -> tuple[Rows, Rows, Rows]:
@@ -208,9 +257,9 @@ def _targets(lines: Sequence[_Lines], starts: Rows, ends: Sequence[Rows]) -> tup
 
 def _contracted(
     after: Sequence[int], key: Sequence[int], takes: Sequence[int], out: Sequence[int], parts: int
-) -> dict[tuple[int, int], int]:
-    """Point and key of what it follows from -> how long that takes, of the points that are left."""
-    left: dict[tuple[int, int], int] = {}
+) -> Edges:
+    """Edges between the points that are left."""
+    left: Edges = {}
     merged: dict[int, dict[int, int]] = {}
     own: dict[int, int] = {}
     now = -1
