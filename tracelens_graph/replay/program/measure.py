@@ -107,6 +107,7 @@ def known_of(plan: dict[str, Any]) -> dict[str, Any]:
         "count": traced.get("calls", 1),
         "traced_us": traced.get("median_us", 0.0),
         "kernels": traced.get("kernels", []),
+        "modes": plan.get("modes", []),
         "assumed": [f"{name}: {why}" for name, why in plan.get("assumed", {}).items()],
     }
 
@@ -187,6 +188,7 @@ def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, lar
         "count": known.get("count", 1),
         "device": runtime.get_device_name() if on_gpu else "cpu",
         "torch": torch.__version__,
+        "settings": settings(known.get("modes", [])),
         "median_us": median,
         "spread_us": [times[len(times) // 10], times[len(times) * 9 // 10]],
         "iterations": len(times),
@@ -200,6 +202,17 @@ def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, lar
         "kernels_as_traced": kernels == known["kernels"] if on_gpu else None,
         "assumed": known["assumed"],
         "largest_size": None if same else largest,
+    }
+
+
+def settings(modes: list[str]) -> dict[str, Any]:
+    """What PyTorch is set to where that changes which kernels run, and the modes of the call, such as autocast."""
+    names = ("cuda.matmul.allow_tf32", "cudnn.allow_tf32", "cudnn.benchmark", "cudnn.deterministic")
+    return {
+        **{name: attrgetter(name)(torch.backends) for name in names},
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+        **dict.fromkeys([mode for mode in modes if "=" not in mode], True),
     }
 
 
