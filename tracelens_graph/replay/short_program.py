@@ -51,14 +51,17 @@ _DRAWN = frozenset((
 ))  # fmt: skip
 """Dtypes that torch draws numbers of; others are converted to."""
 _OWN_NAMES = frozenset((
-    "before", "call", "device", "events", "gpu", "json", "measure", "memory", "restore", "result", "signature",
-    "statistics", "sys", "timeit", "torch", "us",
+    "before", "call", "device", "events", "gpu", "json", "measure", "memory", "os", "restore", "result",
+    "signature", "statistics", "sys", "timeit", "torch", "us",
 ))  # fmt: skip
 """Names of the program itself."""
 
+_DRIVER = "cat /sys/module/nvidia/version /sys/module/amdgpu/version 2>/dev/null"
+"""What tells the version of a device's driver."""
+
 _TEMPLATE = '''"""{heading}
 """
-import json, statistics, sys, timeit, torch
+import json, os, statistics, sys, timeit, torch
 {imports}
 device = "cuda" if torch.cuda.is_available() else "xpu" if hasattr(torch, "xpu") and torch.xpu.is_available() else "cpu"
 gpu = getattr(torch, device)
@@ -245,10 +248,13 @@ class _Program:
             "signature": "signature",
             "device": 'gpu.get_device_name() if device != "cpu" else "cpu"',
             "torch": "torch.__version__",
+            "library": "torch.version.hip or torch.version.cuda",
+            "driver": f'os.popen("{_DRIVER}").readline().strip()',
             "median_us": "statistics.median(us)",
             "spread_us": "[round(us[len(us) * tenth // 10], 2) for tenth in (1, 9)]",
             "iterations": "len(us)",
             "count": str(plan.traced.calls),
+            "percent": f"{plan.traced.percent:.4g}",
         }
         if plan.traced.median_us:
             result["traced_us"] = repr(plan.traced.median_us)
