@@ -195,9 +195,9 @@ def test_hostile_text_stays_text(plan: ReplayPlan) -> None:
 
 KNOWN = {
     "device", "gpu", "torch", "hasattr", "getattr", "input", "mat2", "call", "measure", "calls", "seconds", "timeit",
-    "events", "range", "_", "int", "begin", "end", "__name__", "us", "sorted", "signature", "result", "dict", "len",
-    "statistics", "round", "tenth", "print", "sys", "open", "json", "float", "os", "free", "complex",
-    "shape", "memory_0", "memory_1", "memory_2", "memory_3", "memory_0_of_host", "memory_1_of_host", "memory_2_of_host", "memory_3_of_host",
+    "events", "range", "_", "int", "begin", "end", "__name__", "us", "sorted", "result", "dict", "len", "statistics",
+    "round", "tenth", "print", "sys", "open", "json", "float", "os", "free", "complex", "shape", "memory_0", "memory_1",
+    "memory_2", "memory_3", "memory_0_of_host", "memory_1_of_host", "memory_2_of_host", "memory_3_of_host",
 }  # fmt: skip
 """Names of a program of a product of two arguments."""
 

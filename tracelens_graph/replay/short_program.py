@@ -17,7 +17,7 @@ from tracelens_graph.perf.scalar_types import FLOATING, item_size
 from tracelens_graph.replay.program_text import ascii_text, dense_strides, heading_lines, program, unquoted
 from tracelens_graph.replay.replay_plan import Argument, Named, ReplayPlan, TensorValue, Value, tensors
 
-_WIDTH = 118
+_WIDTH = 120
 _UNBROKEN = 90
 """Characters of a list that is not broken over lines."""
 
@@ -258,7 +258,7 @@ class _Program:
 
     def _result(self) -> Iterator[str]:
         plan = self._plan
-        result = {"op": _pieces(plan.op)[0], "count": str(plan.traced.calls)}
+        result = {"op": _pieces(plan.op)[0], "count": str(plan.traced.calls), "percent": f"{plan.traced.percent:.4g}"}
         if plan.traced.median_us:
             result["traced_us"] = repr(plan.traced.median_us)
         if plan.work.flops:
