@@ -88,8 +88,7 @@ if __name__ == "__main__":
     us = sorted(measure(110 if device != "cpu" else 20)[10:])  # the first ten warm up
 {result}
     print("{{op}}: median {{median_us:,.2f}} us of {{iterations}} calls, 80 % in {{spread_us}}".format(**result))
-    if "--json" in sys.argv:
-        open(sys.argv[sys.argv.index("--json") + 1], "w").write(json.dumps([result], indent=1))
+    "--json" in sys.argv and open(sys.argv[sys.argv.index("--json") + 1], "w").write(json.dumps([result], indent=1))
 '''
 
 
