@@ -79,7 +79,7 @@ def slack_of_ranks(path: Path) -> list[tuple[int, dict[str, Slack]]]:
         (one, Tail(tails[first[rank] : first[rank + 1]], 0 if rank == sink else NEVER, (start, end)))
         for rank, one in enumerate(job.given)
     ]
-    return list(job.ask(slack_on, given))
+    return sorted(job.ask(slack_on, given), key=lambda one: one[0])
 
 
 def _us(ns: float) -> float | None:
