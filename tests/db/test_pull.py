@@ -16,9 +16,12 @@ from handmade import HOSTILE, small_trace, span
 from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import traces
+from memory_traces import training
 from profiles import examples
 
 from corpus import CORPUS, needs_corpus
+from tracelens_graph.analyses.memory.peak import memory_peak
+from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.api import from_networkx
@@ -31,6 +34,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.nxview.trace_graph import TraceGraph
 from tracelens_graph.schema import Flag, Kind
+from tracelens_graph.schema.database import ARGUMENTS_OF_TABLES
 from tracelens_graph.stores.frames import ARGSET_PARTS, edge_columns, node_columns
 from tracelens_graph.stores.graph_file import write_graph
 
@@ -125,6 +129,15 @@ def assert_same_tables(pushed: Core, pulled: Core) -> None:
         assert list(ours) == list(theirs)
         for name, table in ours.items():
             pd.testing.assert_frame_equal(table.to_pandas(), theirs[name].to_pandas(), obj=name)
+    assert_same_answers(pushed, pulled)
+
+
+def assert_same_answers(pushed: Core, pulled: Core) -> None:
+    for name, question in QUESTIONS.items():
+        if not question.several:
+            table, other = question(pushed), question(pulled)
+            pd.testing.assert_frame_equal(table.to_pandas(), other.to_pandas(), obj=name, check_dtype=False)
+            assert table.notes == other.notes, name
 
 
 def again(core: Core, folder: Path) -> Core:
@@ -145,7 +158,39 @@ def test_real_graphs_come_back(trace: str, database: Database, tmp_path: Path) -
     assert_same(core, pulled)
     assert_same_tables(core, pulled)
     assert_same(core, again(pulled, tmp_path))
-    assert pulled.details.events(core.columns.uid[:100].tolist()) == {}
+    described = {kind for kind in Kind if any(pulled.node(uid).args for uid in uids_of(core, kind))}
+    assert described <= set(ARGUMENTS_OF_TABLES)
+
+
+def uids_of(core: Core, kind: Kind) -> list[int]:
+    return core.columns.uid[core.columns.kind == kind][:100].tolist()
+
+
+def test_memory_comes_back(database: Database) -> None:
+    core = marked({"traceEvents": training()}, "pull memory")
+    database.push(core, run=RUN, name="memory")
+    pulled = database.pull_core("memory")
+    assert_same_tables(core, pulled)
+    assert memory_peak(pulled).columns["device"][0] == "cuda:0"
+
+
+@needs_corpus
+def test_profiles_of_jax_come_back(database: Database) -> None:
+    assert CORPUS is not None
+    core = load_core((CORPUS / "tracelens/jax/conv-legacy.xplane.pb").read_bytes())
+    database.push(core, run=RUN, name="jax")
+    assert_same_tables(core, database.pull_core(f"{RUN}/jax"))
+
+
+@needs_corpus
+def test_pulled_graphs_are_linked_with_their_execution_trace(database: Database, tmp_path: Path) -> None:
+    assert CORPUS is not None
+    of_run = CORPUS / "dlrm-8-ranks/execution-trace/rank1.json.gz"
+    core = load_core((CORPUS / "dlrm-8-ranks/kineto/rank1.json.gz").read_bytes(), et=of_run)
+    database.push(core, run=RUN, name="linked")
+    write_graph(database.pull_core(f"{RUN}/linked"), tmp_path / "saved.tlg")
+    pulled = load_core(tmp_path / "saved.tlg", et=of_run)
+    assert_same_answers(core, pulled)
 
 
 @pytest.fixture(scope="module")

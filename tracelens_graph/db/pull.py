@@ -79,8 +79,8 @@ _NO_TIME = -(2**62)
 def pull_trace(db: OpenDatabase, wanted: str, progress: Progress | None = None) -> Core:
     """The graph of a trace in a database.
 
-    It has the nodes, edges and facts of the graph that was pushed, and its id. The arguments of events are there if
-    they were pushed. Halves of characters, which no database holds, come back as U+FFFD.
+    It has the nodes, edges and facts of the graph that was pushed, and its id. Of the arguments of events it has
+    those that were pushed. Halves of characters, which no database holds, come back as U+FFFD.
 
     Args:
         db: the database.
@@ -141,9 +141,8 @@ class _Reader:
 
     def core(self) -> Core:
         """The graph, checked."""
-        with_args = json.loads(self._trace["options"])["with_args"]
         info = TraceInfo(**json.loads(self._trace["info"]))
-        self._in_all = self._size + (info.events if with_args else 0)
+        self._in_all = self._size + info.events
         for low in range(0, self._size, BATCH):
             self._batch(low, min(low + BATCH, self._size))
         names = self._sort_names()
@@ -162,7 +161,7 @@ class _Reader:
             depends_on=np.concatenate((np.zeros((0, 2), np.int64), *self._depends_on)),
             collective_args=self._collectives,
             info=info,
-            details=self._details(info.events if with_args else 0),
+            details=self._details(info.events),
             programs=self._compiled_programs(),
             instructions=instructions if any(instructions) else [],
         )
