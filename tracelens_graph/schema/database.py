@@ -573,7 +573,7 @@ INDEXES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (EVENT, ("trace", "pre")),
     (EVENT, ("trace", "phase")),  # on the events at which iterations begin
     (GPU_EVENT, ("trace", "pre")),
-    *((label, ("trace",)) for label in (GPU_EVENT, *(kind.name for kind in Kind if kind not in GPU_KINDS))),
+    *((label, ("trace",)) for label in (GPU_EVENT, *Kind.__members__)),
     *((label, ("trace",)) for label in ("ModulePath", "OddLayer", "Gap", "CapturedGraph")),
     *((label, ("run",)) for label in ("Meeting", "CriticalPath")),
     *((kind.name, ("trace", "short_name")) for kind in (Kind.Module, Kind.Op, Kind.Kernel)),
