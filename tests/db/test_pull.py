@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from made_traces import traces
 from memory_traces import training
 from profiles import examples
+from typer.testing import CliRunner
 
 from corpus import CORPUS, needs_corpus
 from tracelens_graph.analyses.memory.peak import memory_peak
@@ -25,6 +26,7 @@ from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.api import from_networkx
+from tracelens_graph.cli.db import app
 from tracelens_graph.db import pull
 from tracelens_graph.db.connection import Connection
 from tracelens_graph.db.database import Database
@@ -277,9 +279,9 @@ def test_what_lacks_events_is_refused(database: Database) -> None:
 
 CHANGES = {
     "MATCH (t:Trace {id: $id}) SET t.state = 'loading'": "is not complete in the database (loading): push it again",
-    "MATCH (t:Trace {id: $id}) SET t.schema_version = 0": "was pushed by version",
-    "MATCH (t:Trace {id: $id}) SET t.database_version = 1": "was pushed by version",
-    "MATCH (t:Trace {id: $id}) REMOVE t.database_version": "was pushed by version",
+    "MATCH (t:Trace {id: $id}) SET t.schema_version = 0": "is stored in model",
+    "MATCH (t:Trace {id: $id}) SET t.database_version = 1": "is stored in model",
+    "MATCH (t:Trace {id: $id}) REMOVE t.database_version": "is stored in model",
     "MATCH (n:Op {trace: $id, uid: 11}) DETACH DELETE n": "12 events are there in place of those pushed",
     "MATCH (n:Op {trace: $id, uid: 11}) SET n.pre = 3": "events are missing",
     "MATCH (t:Trace {id: $id}) SET t.nodes = 4000000000000": "13 events are there in place of those pushed",
@@ -318,12 +320,24 @@ def test_what_somebody_changed_is_refused(change: str, said: str, small: Core, d
     assert "\n" not in str(raised.value)
 
 
-def test_questions_without_rows_say_that_another_version_pushed(small: Core, database: Database) -> None:
-    database.push(small, run=RUN, name="changed", replace=True)
+def test_questions_of_a_trace_in_another_model_are_refused(small: Core, database: Database, tmp_path: Path) -> None:
+    database.push(small, run=RUN, name="changed", labels=["commit=1"], replace=True)
     database.ask("MATCH (t:Trace {id: $id}) SET t.database_version = 1", write=True, id=small.trace_id)
-    notes = database.ask("odd_layers", trace=small.trace_id).notes
-    assert any("pull/changed was pushed by version" in note for note in notes)
-    database.push(small, run=RUN, name="changed", replace=True)
+    with pytest.raises(
+        DatabaseError, match=r"pull/changed is stored in model \d+\.1 .* reads model \d+\.\d+: .*db upgrade"
+    ):
+        database.ask("odd_layers", trace=small.trace_id)
+    assert any("pull/changed" in note for note in database.ask("run_history").notes)
+    (tmp_path / "moved.json").write_text(json.dumps({"pushed_by": "pull changed", **small_trace()}))
+    arguments = ["upgrade", str(tmp_path), "--uri", database.connection.uri]
+    upgraded = CliRunner().invoke(app, arguments, env={"NEO4J_PASSWORD": database.connection.password})
+    assert upgraded.exit_code == 0, upgraded.output
+    assert "replaced pull/changed" in upgraded.output or "replaced changed" in upgraded.output
+    (trace,) = (one for one in database.traces() if one["id"] == small.trace_id)
+    assert (trace["path"], trace["labels"]) == ("pull/changed", ["commit=1"])
+    assert len(database.pull_core("changed").columns) == len(small.columns)
+    again = CliRunner().invoke(app, arguments, env={"NEO4J_PASSWORD": database.connection.password})
+    assert "older" in again.output
 
 
 def test_what_is_replaced_meanwhile_is_refused(small: Core, database: Database) -> None:

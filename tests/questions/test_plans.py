@@ -1,4 +1,4 @@
-"""How the server goes about queries: by indexes, with both bounds of a range, whatever else the database holds."""
+"""How the server goes about queries: by indexes, with both bounds of a range, whatever else a database holds."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from tracelens_graph.db.catalog import resolve, traces
+from tracelens_graph.db.catalog import is_current, resolve, traces, why_outdated
 from tracelens_graph.db.connection import OpenDatabase
 from tracelens_graph.db.image import ranges_by_size
 from tracelens_graph.errors import DatabaseError
@@ -26,8 +26,8 @@ from tracelens_graph.graph.flows import Flow
 from tracelens_graph.graph.graph import Graph
 from tracelens_graph.graph.info import TraceInfo
 from tracelens_graph.graph.programs import RUNS, CompiledProgram, CompiledPrograms, code_type
-from tracelens_graph.schema import SCHEMA_VERSION, STORED, Flag, Kind, OwnerRule
-from tracelens_graph.schema.database import DATABASE_VERSION, EVENT, PULLED_EDGES
+from tracelens_graph.schema import STORED, Flag, Kind, OwnerRule
+from tracelens_graph.schema.database import EVENT, PULLED_EDGES
 from tracelens_graph.stores.packed import PackedDetails
 
 if TYPE_CHECKING:
@@ -112,8 +112,8 @@ def _check(trace: Mapping[str, Any]) -> None:
         raise DatabaseError(f"{path} is not complete in the database ({trace['state']}): push it again")
     if trace.get("lean"):
         raise DatabaseError(f"{path} was pushed without some of its events, so its graph cannot be put together again")
-    if (trace.get("schema_version"), trace.get("database_version")) != (SCHEMA_VERSION, DATABASE_VERSION):
-        raise DatabaseError(f"{path} was pushed by version {trace.get('tool_version')}: push it again with --replace")
+    if not is_current(trace):
+        raise DatabaseError(why_outdated(trace))
 
 
 class _Reader:
