@@ -23,7 +23,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 OTHERS = 24
 PER_TRACE = 15
-"""Accesses that a further trace may cost: which traces are complete, and what they are called, is looked up among all."""
+"""Accesses that a further trace may cost: which traces are complete, and what their names are, is found among all."""
 
 ALL = {"common_signatures", "kernel_choices", "ops_only_in_one", "run_history", "incomplete_traces"}
 """Queries about all traces of a database."""
