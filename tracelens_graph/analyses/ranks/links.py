@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tracelens_graph.analyses.ranks.figures import Figures, held_up_by, later_by, transfers
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.outliers import FACTOR, slow_ones
 from tracelens_graph.analyses.ranks.sizes import bus_factors, gb_per_s
 from tracelens_graph.graph.arrays import positions_by
@@ -272,14 +273,8 @@ class Links:
 
     @cached_property
     def switches(self) -> list[int | None]:
-        """For each rank the number of the switch or rack of its host, None where names of hosts do not show it."""
-        hosts: dict[str | None, set[int | None]] = {}
-        for rank, host in sorted(zip(self._m.ranks, self._m.hosts, strict=True), key=lambda one: one[0].rank or 0):
-            hosts.setdefault(rank.switch, set()).add(host)
-        # Where each host has one of its own, the names are those of hosts.
-        are_shared = len(hosts) > 1 and None not in hosts and any(len(some) > 1 for some in hosts.values())
-        number = {name: at for at, name in enumerate(hosts)}
-        return [number[rank.switch] if are_shared else None for rank in self._m.ranks]
+        """For each rank the number of its switch; see `switches`."""
+        return switches(self._m)
 
     @cached_property
     def slow(self) -> list[SlowLinks]:
@@ -440,8 +435,8 @@ class Links:
     def _edit(self, cause: Cause, worst: Link) -> str:
         """What a change of bandwidth calls slow links; of those that it has no word for the worst one."""
         way, _, level = cause.level.rpartition(" ")
-        if level in ("host", "rank"):
-            name = level + (str(cause.which[0]) if level == "host" else self.rank_name(cause.which[0]))
+        if level in ("host", "rank", "switch"):
+            name = level + (self.rank_name(cause.which[0]) if level == "rank" else str(cause.which[0]))
             return {"from": f"{name}->", "into": f"->{name}"}.get(way, name)
         if worst.is_pair and level == "pair":
             return "->".join(map(self.rank_name, worst.places))
@@ -497,3 +492,14 @@ def _causes_at(width: int, level: str, ends: Sequence[int], is_pair: bool) -> It
         yield Cause(width, f"from {level}", (ends[0],))
         yield Cause(width, f"into {level}", (ends[1],))
     yield from (Cause(width + 1, level, (one,)) for one in dict.fromkeys(ends))
+
+
+def switches(m: MatchedCollectives) -> list[int | None]:
+    """For each rank the number of the switch or rack of its host, None where names of hosts do not show it."""
+    hosts: dict[str | None, set[int | None]] = {}
+    for rank, host in sorted(zip(m.ranks, m.hosts, strict=True), key=lambda one: one[0].rank or 0):
+        hosts.setdefault(rank.switch, set()).add(host)
+    # Where each host has one of its own, the names are those of hosts.
+    are_shared = len(hosts) > 1 and None not in hosts and any(len(some) > 1 for some in hosts.values())
+    number = {name: at for at, name in enumerate(hosts)}
+    return [number[rank.switch] if are_shared else None for rank in m.ranks]
