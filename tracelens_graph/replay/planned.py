@@ -21,6 +21,7 @@ from tracelens_graph.replay.custom.lookup import replayers_of
 from tracelens_graph.replay.custom.planning import plan_custom
 from tracelens_graph.replay.instruction import InstructionPlan, plan_instruction
 from tracelens_graph.replay.planning import plan_call
+from tracelens_graph.replay.portable import portable
 from tracelens_graph.replay.replay_plan import ReplayPlan, Traced, Work
 from tracelens_graph.replay.signatures import Signatures
 from tracelens_graph.schema import Kind
@@ -199,4 +200,5 @@ def complete(plans: Plans, place: int, estimates: Estimates) -> Planned:
     if found.plan is None:
         return found
     row = int(plans.signatures.rows[place])
-    return Planned(found.plan.with_traced(traced(plans.signatures, place, estimates.gpu), estimates.of(row)))
+    made = found.plan.with_traced(traced(plans.signatures, place, estimates.gpu), estimates.of(row))
+    return Planned(portable(made, plans.signatures.core) if isinstance(made, ReplayPlan) else made)

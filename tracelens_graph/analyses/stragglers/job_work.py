@@ -40,10 +40,13 @@ from tracelens_graph.analyses.stragglers.reasons import (
     LINK,
     MORE,
     OF_STATE,
+    SLOW_HOST,
     SLOWER,
     around,
+    called,
     most_by_chance,
 )
+from tracelens_graph.analyses.stragglers.slow_hosts import slow_hosts
 from tracelens_graph.analyses.stragglers.work import Work
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collectives import collectives_of
@@ -155,7 +158,11 @@ def explained(causes: Causes, ns: tuple[Ns, Ns], edge: Rows, worker: int, kind: 
     if not len(edge):
         return "", ""
     if kind == HOST:
-        return _of_host(causes, int(edge[np.argmax(excess[edge])]), worker)
+        longest = int(edge[np.argmax(excess[edge])])
+        # A factor shows in all stretches, a call in those that hold it.
+        if 2 * excess[longest] < excess[edge].sum() and (what := _slow_hosts(causes)[worker]):
+            return SLOW_HOST, what
+        return _of_host(causes, longest, worker)
     core = causes.core(worker)
     row = causes.row[causes.after[edge]]
     codes, place = np.unique(core.columns.name[row], return_inverse=True)
@@ -181,8 +188,7 @@ def _of_host(causes: Causes, edge: int, worker: int) -> tuple[str, str]:
     span = (int(causes.time[point[edge]]) - shift for point in (causes.before, causes.after))
     spent = HostLabels(core).within(*span)
     (state, _), most = max(spent.items(), key=lambda one: one[1].ns)
-    row = most.row
-    return OF_STATE.get(state, "op"), brief(core.names[core.columns.name[row]]) + around(core, row) if row >= 0 else ""
+    return OF_STATE.get(state, "op"), called(core, most)
 
 
 def _of_computation(causes: Causes, worker: int, row: int) -> str:
@@ -222,6 +228,16 @@ def _kernels_named(causes: Causes, name: str) -> _Kernels:
         counts.append(len(rows))
         inputs.append(frozenset(core.argsets[one][0] for one in np.unique(c.argset[owner]).tolist() if one >= 0))
     return _Kernels(counts, float(np.median(counts)), inputs, Counter(inputs))
+
+
+_SLOW_HOSTS: WeakKeyDictionary[Causes, list[str]] = WeakKeyDictionary()
+
+
+def _slow_hosts(causes: Causes) -> list[str]:
+    """See `slow_hosts`; looked for the first time only."""
+    if causes not in _SLOW_HOSTS:
+        _SLOW_HOSTS[causes] = slow_hosts([causes.core(ordinal) for ordinal in range(len(causes.ranks))])
+    return _SLOW_HOSTS[causes]
 
 
 _FACTORS: WeakKeyDictionary[Causes, list[float | None]] = WeakKeyDictionary()

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from tracelens_graph.replay.program.values import build_on, built, device, tensors
+from tracelens_graph.replay.program.values import build_on, built, device, storages_of, tensors
 
 # What stands below goes into programs.
 
@@ -65,6 +65,10 @@ def arguments(plan: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
 
 def restored(value: torch.Tensor) -> torch.Tensor:
     """A tensor that the call writes: it gets contents, sizes and strides back between calls."""
+    if value.layout != torch.strided:
+        before = value.clone()
+        BETWEEN_CALLS.append(lambda: value.copy_(before))
+        return value
     storage, place = value.untyped_storage(), (value.storage_offset(), value.size(), value.stride())
     contents = storage.clone()
 
@@ -82,7 +86,8 @@ def bytes_of(make: Callable[[], tuple[list[Any], dict[str, Any]]], largest: int 
     build_on("meta", largest)
     positional, keyword = make()
     BETWEEN_CALLS.clear()
-    return sum(one.untyped_storage().nbytes() for one in tensors([*positional, *keyword.values()]))
+    places = [place for one in tensors([*positional, *keyword.values()]) for place in storages_of(one)]
+    return sum({place._cdata: place.nbytes() for place in places}.values())
 
 
 def check_fits(make: Callable[[], tuple[list[Any], dict[str, Any]]], name: str) -> None:
@@ -110,6 +115,7 @@ def known_of(plan: dict[str, Any]) -> dict[str, Any]:
         "percent": traced.get("percent"),
         "traced_us": traced.get("median_us", 0.0),
         "kernels": traced.get("kernels", []),
+        "modes": plan.get("modes", []),
         "assumed": [f"{name}: {why}" for name, why in plan.get("assumed", {}).items()],
     }
 
@@ -190,6 +196,7 @@ def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, lar
         "count": known.get("count", 1),
         "device": runtime.get_device_name() if on_gpu else "cpu",
         "torch": torch.__version__,
+        "settings": settings(known.get("modes", [])),
         "library": torch.version.hip or torch.version.cuda or "",
         "driver": driver() if on_gpu else "",
         "percent": known.get("percent"),
@@ -206,6 +213,17 @@ def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, lar
         "kernels_as_traced": kernels == known["kernels"] if on_gpu else None,
         "assumed": known["assumed"],
         "largest_size": None if same else largest,
+    }
+
+
+def settings(modes: list[str]) -> dict[str, Any]:
+    """What PyTorch is set to where that changes which kernels run, and the modes of the call, such as autocast."""
+    names = ("cuda.matmul.allow_tf32", "cudnn.allow_tf32", "cudnn.benchmark", "cudnn.deterministic")
+    return {
+        **{name: attrgetter(name)(torch.backends) for name in names},
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+        **dict.fromkeys([mode for mode in modes if "=" not in mode], True),
     }
 
 
