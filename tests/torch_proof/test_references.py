@@ -153,8 +153,6 @@ def test_without_its_library_a_program_says_so_in_one_line(tmp_path: Path) -> No
         ("tracelens/b200/eager-serving", ""),
         ("tracelens/inference/sglang-decode/graph-replay", "tracelens/inference/sglang-decode/capture"),
         ("tracelens/inference/vllm-decode/graph-replay", "tracelens/inference/vllm-decode/capture"),
-        ("external/tracelens-evals/moe_01_many_experts_few_tokens/trace", ""),
-        ("external/tracelens-evals/moe_03_top1_sparse/trace", ""),
     ],
 )
 def test_argument_sets_of_traces_run(trace: str, capture: str, tmp_path: Path) -> None:
