@@ -51,7 +51,7 @@ AGAIN_BYTES = 64 * 2**20
 _LEAST_BYTES = 2**20
 """What a graph takes beside its columns."""
 
-SPILLED_BYTES = 64 * 2**20
+SPILLED_BYTES = 4 * 2**30
 """Files of so much together are written as graphs on the way, so that reading them again takes no time."""
 
 

@@ -168,6 +168,10 @@ class Slowdown:
             kind = max(kinds, key=lambda one: self._with_only(of_worker & (work.kind == one)))
         return work.explain(worker, kind) if work.explain is not None else (work.kinds[kind], "")
 
+    def _cause(self, worker: int, known: Mapping[int, tuple[str, str]]) -> tuple[str, str]:
+        is_known = worker in known and self.workers[worker] >= 1 + WORTH_A_REASON
+        return known[worker] if is_known else self.why(worker)
+
     def alone(self, workers: Sequence[int], kind: str | None = None) -> float:
         """The excess of the ideal job in which only operations of some workers keep their times, over 1.
 
@@ -241,7 +245,7 @@ class Slowdown:
         stage = self._stage_of(found)
         names = [f"{self.work.workers[at]} alone {self.workers[at]:.2f}" for at in found[:3]]
         more = f" and {len(found) - 3:,} more" if len(found) > 3 else ""
-        reason, what = known.get(found[0]) or self.why(found[0])
+        reason, what = self._cause(found[0], known)
         if stage is not None:
             names, more = [f"stage {stage} of {len(self.stages)} alone {self.stages[stage]:.2f}"], ""
             reason = f"uneven stages, {reason}"
@@ -292,8 +296,12 @@ class Slowdown:
         excess = self.length_ns - self.ideal_ns
         return (self.length_ns - self.work.length_ns(~repaired)) / excess if excess > 0 else None
 
-    def table(self) -> Table:
-        """One row for the job, then per type, stage, data-parallel rank and worker, the slowest first."""
+    def table(self, known: Mapping[int, tuple[str, str]] | None = None) -> Table:
+        """One row for the job, then per type, stage, data-parallel rank and worker, the slowest first.
+
+        Args:
+            known: as in `line`.
+        """
         rows = [self._row("job", "", self.job)]
         for name, value in _slowest(self.types):
             rows.append(self._row("type", name, value))
@@ -303,7 +311,7 @@ class Slowdown:
         work = self.work
         for at in np.argsort(-self.workers, kind="stable").tolist():
             where = {"stage": int(work.stage[at]), "dp_rank": int(work.dp_rank[at])} if len(self.stages) > 1 else {}
-            reason, what = self.why(at)
+            reason, what = self._cause(at, known or {})
             rows.append(
                 self._row("worker", work.workers[at], float(self.workers[at]), **where)
                 | {"reason": reason, "what": what}
