@@ -168,10 +168,6 @@ class Slowdown:
             kind = max(kinds, key=lambda one: self._with_only(of_worker & (work.kind == one)))
         return work.explain(worker, kind) if work.explain is not None else (work.kinds[kind], "")
 
-    def _cause(self, worker: int, known: Mapping[int, tuple[str, str]]) -> tuple[str, str]:
-        is_known = worker in known and self.workers[worker] >= 1 + WORTH_A_REASON
-        return known[worker] if is_known else self.why(worker)
-
     def alone(self, workers: Sequence[int], kind: str | None = None) -> float:
         """The excess of the ideal job in which only operations of some workers keep their times, over 1.
 
@@ -245,7 +241,7 @@ class Slowdown:
         stage = self._stage_of(found)
         names = [f"{self.work.workers[at]} alone {self.workers[at]:.2f}" for at in found[:3]]
         more = f" and {len(found) - 3:,} more" if len(found) > 3 else ""
-        reason, what = self._cause(found[0], known)
+        reason, what = known.get(found[0]) or self.why(found[0])
         if stage is not None:
             names, more = [f"stage {stage} of {len(self.stages)} alone {self.stages[stage]:.2f}"], ""
             reason = f"uneven stages, {reason}"
@@ -300,7 +296,7 @@ class Slowdown:
         """One row for the job, then per type, stage, data-parallel rank and worker, the slowest first.
 
         Args:
-            known: as in `line`.
+            known: places of workers -> their reason, and the work with most of it, where something else shows them.
         """
         rows = [self._row("job", "", self.job)]
         for name, value in _slowest(self.types):
@@ -311,7 +307,7 @@ class Slowdown:
         work = self.work
         for at in np.argsort(-self.workers, kind="stable").tolist():
             where = {"stage": int(work.stage[at]), "dp_rank": int(work.dp_rank[at])} if len(self.stages) > 1 else {}
-            reason, what = self._cause(at, known or {})
+            reason, what = (known or {}).get(at) or self.why(at)
             rows.append(
                 self._row("worker", work.workers[at], float(self.workers[at]), **where)
                 | {"reason": reason, "what": what}
