@@ -17,14 +17,11 @@ import numpy as np
 
 from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.critical_path import steps_of
+from tracelens_graph.analyses.critical_path.lanes import Lane, Lanes, compared_by, lanes
 from tracelens_graph.analyses.critical_path.points import Edge, Role
 from tracelens_graph.analyses.critical_path.rerun import (
-    Lane,
-    Lanes,
-    compared_by,
     in_order,
     incomplete_ranks,
-    lanes,
     replayed,
     weights,
     without_arrivals,
@@ -130,8 +127,9 @@ def _without_incomplete(causes: Causes, recorded: Ns) -> tuple[Ns, Mask]:
 
     Where the others do wait for them these ranks count, too, except foreign ones.
     """
-    incomplete = incomplete_ranks(causes)
-    for apart in (incomplete, incomplete if causes.matched is None else causes.matched.is_foreign):
+    m = causes.matched
+    none = np.zeros(len(causes.traces), bool)
+    for apart in (none, none) if m is None else (incomplete_ranks(m), m.is_foreign):
         freed = without_arrivals(causes, recorded, apart)
         ends = np.flatnonzero((causes.role == Role.gpu_end) & ~apart[causes.ordinal])
         as_recorded, without = (int(replayed(causes, one)[ends].max()) for one in (recorded, freed))
