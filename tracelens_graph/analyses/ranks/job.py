@@ -27,6 +27,7 @@ from tracelens_graph.analyses.stragglers.lateness import Lateness, lateness
 from tracelens_graph.analyses.stragglers.reasons import OTHERS, UNNAMED
 from tracelens_graph.analyses.stragglers.slowdown import SLOWDOWN, Slowdown, slowdown
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.perf.devices import Architecture, architecture
 from tracelens_graph.tables.table import Table
@@ -77,7 +78,7 @@ class Job:
     @cached_property
     def _held(self) -> TraceSet | None:
         """The whole traces with their graphs, which are read again where they were not held."""
-        return None if self._whole is None else self._whole.with_graphs(lambda core: core)
+        return None if self._whole is None else self._whole.with_graphs(_read_whole)
 
     @cached_property
     def links(self) -> Links:
@@ -141,7 +142,7 @@ class Job:
             return None
         late = [self.matched.ranks[place].name for place in self.lateness.culprits[0].places]
         try:
-            found = what_if(self._causes, repair=late)
+            found = what_if(self._causes.traces, repair=late, matched=self._causes.matched)
         except AnalysisError:  # no other rank does the like
             return None
         return found.saved_ns if found.saved_ns > 10 * found.error_ns else None
@@ -156,9 +157,13 @@ class Job:
         """The same as one line; empty where nothing is known of it, or the recording is not replayed."""
         if not self.is_replayed or self.slowdown is None:
             return ""
+        return self.slowdown.line(self.matched.lacking > 0, self._known)
+
+    @property
+    def _known(self) -> Mapping[int, tuple[str, str]]:
+        """Places of culprits -> their reason, and the work with most of it."""
         culprits = self.lateness.culprits if self.lateness is not None else ()
-        known = {place: (one.reason, one.what) for one in reversed(culprits) for place in one.places}
-        return self.slowdown.line(self.matched.lacking > 0, known)
+        return {place: (one.reason, one.what) for one in reversed(culprits) for place in one.places}
 
     def _culprits(self) -> Table:
         found = self.lateness
@@ -201,7 +206,7 @@ class Job:
                         ["no GPU work of all ranks, nothing that they share, or clocks that cannot be compared"],
                     )
                     if self.slowdown is None
-                    else with_slow_links(self.slowdown.table(), self.matched, self.links)
+                    else with_slow_links(self.slowdown.table(self._known), self.matched, self.links)
                 ),
             }
         return {
@@ -239,6 +244,11 @@ class Job:
     def tables(self) -> dict[str, Table]:
         """All tables by name."""
         return {name: self.table(name) for name in self.names}
+
+
+def _read_whole(core: Core) -> Core:
+    core.read_all()
+    return core
 
 
 def collectives(ranks: Any, kind: str | None = None, top: int = 0, arch: Any = None, correct: bool = True) -> Table:
