@@ -54,6 +54,9 @@ COMPUTATION, HOST = "computation", "host"
 HELD_UP = 0.01
 """Ranks hold up the others if these end sooner without them by this share of the recording."""
 
+_MOST_NAMES = 3
+"""Kernels with most of an excess, whose inputs are looked at."""
+
 MORE_OFTEN = 1.05
 """What runs more often than this many times as often as on the median rank is more work."""
 
@@ -79,6 +82,7 @@ def work_of_job(causes: Causes, between_programs: bool = True) -> Work:
             ideal[edge] = even if what == "gpu" else np.minimum(even, recorded[edge])
             kind[edge] = code
     if between_programs:
+        _limit_stages(causes, of_ranks, stage, ideal)
         _spread(of_ranks, ideal)
         _limit(of_ranks, stage, ideal)
     for name, edge in _transfers(causes):
@@ -160,12 +164,14 @@ def explained(causes: Causes, ns: tuple[Ns, Ns], edge: Rows, worker: int, kind: 
     row = causes.row[causes.after[edge]]
     codes, place = np.unique(core.columns.name[row], return_inverse=True)
     sums = np.bincount(place, excess[edge])
-    at = np.flatnonzero(place == int(sums.argmax()))
-    longest = int(row[at[np.argmax(excess[edge[at]])]])
-    what = brief(core.names[codes[int(sums.argmax())]]) + around(core, longest)
+    most = np.argsort(-sums, kind="stable")[:_MOST_NAMES].tolist()
+    longest = [int(row[at[np.argmax(excess[edge[at]])]]) for at in (np.flatnonzero(place == one) for one in most)]
+    words = [_of_computation(causes, worker, one) if kind == COMPUTATION else LINK for one in longest]
+    # Kernels with other inputs show that those without recorded inputs have others, too.
+    first = words.index(LARGER) if LARGER in words and words[0] == SLOWER else 0
+    word, what = words[first], brief(core.names[codes[most[first]]]) + around(core, longest[first])
     if kind != COMPUTATION:
         return LINK, f"{kind}: {what}"
-    word = _of_computation(causes, worker, longest)
     if word == SLOWER:
         name = core.columns.name[causes.row[causes.after[every]]]
         if excess[every].sum() < most_by_chance(ns[0][every], ns[1][every], name):
@@ -334,6 +340,20 @@ def _typical(members: Sequence[tuple[Lane, Rows]], length: int, what: str) -> li
         known = known[takes[at, place[known]] >= 0]
         even.append((lane.edge[known], typical[place[known]]))
     return even
+
+
+def _limit_stages(causes: Causes, of_ranks: Sequence[Lanes], stage: Codes, ideal: Ns) -> None:
+    """Let the kernels of a stage, all of whose devices are slower, take as long as those of other stages."""
+    if not stage.any():
+        return
+    factors = np.array([factor or 1.0 for factor in _factors(causes)])
+    for one in np.unique(stage).tolist():
+        of_stage = np.flatnonzero(stage == one).tolist()
+        if (slower := float(factors[of_stage].min())) > 1:
+            lanes_of = [lane for at in of_stage for (_, of, _), lane in of_ranks[at].items() if of == "gpu"]
+            for lane in lanes_of:
+                edge = lane.edge[lane.takes >= 0]
+                ideal[edge] = np.rint(ideal[edge] / slower).astype(np.int64)
 
 
 def _spread(of_ranks: Sequence[Lanes], ideal: Ns) -> None:
