@@ -151,12 +151,12 @@ def proven(found: Sequence[Culprit], even: Slowdown, figures: Figures) -> list[C
         even: the job against its ideal, where all ranks have even work.
         figures: what each collective cost.
     """
-    m, shared = figures.matched, teams(figures)
+    names, shared = figures.names, teams(figures)
     kept: list[Culprit] = []
     for one in found:
         if places := _costly(one, even):
             moves = one.moves and len(places) > 1
-            who = one.who if places == one.places else called(m, places, moves, shared)
+            who = one.who if places == one.places else called(names, places, moves, shared)
             what = one.what
             if one.reason in GPU_REASONS:  # what all kernels share shows over the whole recording only
                 reason, of_all = even.why(max(places, key=lambda place: even.workers[place]))
@@ -174,14 +174,14 @@ def proven(found: Sequence[Culprit], even: Slowdown, figures: Figures) -> list[C
         like = next((at for at, one in enumerate(kept) if one.reason == reason in GPU_REASONS), None)
         if like is not None:
             places = tuple(sorted({*kept[like].places, *slow}))
-            who = called(m, places, False, shared)
+            who = called(names, places, False, shared)
             kept[like] = replace(kept[like], places=places, who=who, moves=False, cost_ns=even.cost_ns(places))
             continue
         cost = even.cost_ns(slow)
         worst = max(slow, key=lambda place: even.workers[place])
         kept.append(
             Culprit(
-                tuple(slow), called(m, slow, False, shared), steps, "", False, reason, even.why(worst)[1], cost,
+                tuple(slow), called(names, slow, False, shared), steps, "", False, reason, even.why(worst)[1], cost,
                 percent(cost, figures.mean_span_ns), round(cost / max(len(steps), 1)), cost,
             )
         )  # fmt: skip

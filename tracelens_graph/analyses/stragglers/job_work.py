@@ -82,7 +82,6 @@ def work_of_job(causes: Causes, between_programs: bool = True) -> Work:
             ideal[edge] = even if what == "gpu" else np.minimum(even, recorded[edge])
             kind[edge] = code
     if between_programs:
-        _limit_stages(causes, of_ranks, stage, ideal)
         _spread(of_ranks, ideal)
         _limit(of_ranks, stage, ideal)
     for name, edge in _transfers(causes):
@@ -340,20 +339,6 @@ def _typical(members: Sequence[tuple[Lane, Rows]], length: int, what: str) -> li
         known = known[takes[at, place[known]] >= 0]
         even.append((lane.edge[known], typical[place[known]]))
     return even
-
-
-def _limit_stages(causes: Causes, of_ranks: Sequence[Lanes], stage: Codes, ideal: Ns) -> None:
-    """Let the kernels of a stage, all of whose devices are slower, take as long as those of other stages."""
-    if not stage.any():
-        return
-    factors = np.array([factor or 1.0 for factor in _factors(causes)])
-    for one in np.unique(stage).tolist():
-        of_stage = np.flatnonzero(stage == one).tolist()
-        if (slower := float(factors[of_stage].min())) > 1:
-            lanes_of = [lane for at in of_stage for (_, of, _), lane in of_ranks[at].items() if of == "gpu"]
-            for lane in lanes_of:
-                edge = lane.edge[lane.takes >= 0]
-                ideal[edge] = np.rint(ideal[edge] / slower).astype(np.int64)
 
 
 def _spread(of_ranks: Sequence[Lanes], ideal: Ns) -> None:

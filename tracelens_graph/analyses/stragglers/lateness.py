@@ -16,7 +16,7 @@ import numpy as np
 
 from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
 from tracelens_graph.analyses.ranks.figures import NOISE, Figures, held_up_by, later_by
-from tracelens_graph.analyses.ranks.links import Links
+from tracelens_graph.analyses.ranks.link_delays import LinkDelays
 from tracelens_graph.analyses.ranks.matched_collectives import ALONE, MatchedCollectives
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
 from tracelens_graph.analyses.stragglers.culprits import Culprit, joined, proven
@@ -86,7 +86,7 @@ class _Late:
 def lateness(
     figures: Figures,
     arrivals: Sequence[Mapping[str, Any]] | None = None,
-    links: Links | None = None,
+    delays: LinkDelays | None = None,
     even: Slowdown | None = None,
 ) -> Lateness | None:
     """Who makes the others wait.
@@ -97,7 +97,7 @@ def lateness(
         figures: what each collective cost.
         arrivals: rows of `late_arrivals` of these collectives, as far as clocks can be compared; None where no reasons
             are known. Then the ranks that came last with most delay are late, unless most ranks do.
-        links: the links of the job: what a slow one delays is no fault of a rank.
+        delays: what slow links delay, which is no fault of a rank.
         even: the job against its ideal, where a replay is to show what each culprit costs.
 
     Returns:
@@ -122,8 +122,8 @@ def lateness(
         arrivals = None if arrivals is None else [row for row in arrivals if row["reason"] in _OF_ITSELF]
         if not len(m):
             return Lateness((), None, (f"no rank is proven late: {apart}", *files))
-    delay_ns = np.zeros(len(m.parts), np.int64) if links is None else links.delay_ns
-    held_up = held_up_by(m, later_by(m, m.start_ns - delay_ns)) if links is None or unknown else links.held_up_ns
+    delay_ns = np.zeros(len(m.parts), np.int64) if delays is None else delays.delay_ns
+    held_up = held_up_by(m, later_by(m, m.start_ns - delay_ns)) if delays is None or unknown else delays.held_up_ns
     always = _nearly_always_last(m, held_up) if len(m.ranks) > 2 else -1
     least = figures.chance_ns * np.where(np.arange(len(m.ranks))[:, None] == always, 1, UNPROVEN if even is None else 1)
     found = _without_reasons(figures, held_up) if arrivals is None else _with_reasons(m, arrivals, delay_ns, least)
@@ -141,7 +141,9 @@ def lateness(
 # --- what counts -----------------------------------------------------------------------------------------------------
 
 
-def _with_reasons(m: MatchedCollectives, arrivals: Iterable[Mapping[str, Any]], delay_ns: Ns, least: np.ndarray) -> list[_Late]:
+def _with_reasons(
+    m: MatchedCollectives, arrivals: Iterable[Mapping[str, Any]], delay_ns: Ns, least: np.ndarray
+) -> list[_Late]:
     """New lateness by rank, step and reason: more than chance, each delay once, of a rank's main reasons."""
     place = {one.name: at for at, one in enumerate(m.ranks)}
     of_part = zip(m.number.tolist(), m.trace.tolist(), delay_ns.tolist(), strict=True)
@@ -266,7 +268,7 @@ def _grouped(figures: Figures, found: Sequence[_Late]) -> Iterable[Culprit]:
         moves = len(of_step) > 1 and len(places) > 1 and 2 * sum(together) <= len(places) * len(together)
         worst = max((one for one in late if one.what.startswith(what)), key=lambda one: (bool(one.what), one.ns))
         yield Culprit(
-            tuple(places), called(figures.matched, places, moves, shared), tuple(struck), when(struck, steps), moves,
+            tuple(places), called(figures.names, places, moves, shared), tuple(struck), when(struck, steps), moves,
             reason, worst.what, cost, percent(cost, span), round(cost / max(len(struck), 1)),
         )  # fmt: skip
 
