@@ -15,10 +15,10 @@ from recording import record
 from replay_plans import mm, scaled
 
 from tracelens_graph.loading.one import load_core
+from tracelens_graph.replay.devices import compared_results
 from tracelens_graph.replay.planning import plan_call
 from tracelens_graph.replay.program_text import program
 from tracelens_graph.replay.replay_plan import Argument, Fill, ReplayPlan, TensorValue
-from tracelens_graph.replay.results import compared_results
 from tracelens_graph.replay.schemas import parse, schemas_of
 from tracelens_graph.replay.verify.verify import outermost_ops
 
@@ -107,6 +107,22 @@ def test_what_an_operation_writes_comes_back(tmp_path: Path) -> None:
     assert shapes == ["torch.Size([1, 4]) 8.0"] * 4
 
 
+def sparse(layout: str) -> ReplayPlan:
+    fill = Fill("normal", {"entries": 3000})
+    tensor = TensorValue((300, 200), "float32", layout=layout, fill=fill)
+    schema = "aten::mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"
+    number = TensorValue((), "float32")
+    return ReplayPlan("aten::mul_", "Tensor", schema, (Argument("self", "Tensor(a!)", tensor),
+                                                       Argument("other", "Tensor", number)))  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr"])
+def test_sparse_tensors_come_back_and_are_shrunk(layout: str, tmp_path: Path) -> None:
+    assert results(tmp_path, sparse(layout).script())[0]["largest_size"] is None
+    (result,) = results(tmp_path, sparse(layout).script(), "--cap-bytes", "2000")
+    assert 1 < result["largest_size"] < 200
+
+
 def test_lists_are_restored(tmp_path: Path) -> None:
     assert results(tmp_path, scaled((2, 3), (4,)).script(full=True))[0]["op"] == "aten::_foreach_mul_"
 
@@ -193,7 +209,9 @@ def test_the_result_of_a_short_program_is_that_of_the_one_in_full(tmp_path: Path
     assert short["tflops"] == pytest.approx(2 * 64 * 32 * 16 / short["median_us"] / 1e6)
     for name, result in (("a.json", short), ("b.json", full)):
         (tmp_path / name).write_text(json.dumps([result]))
-    assert [row["op"] for row in compared_results(tmp_path / "a.json", tmp_path / "b.json").records()] == ["aten::mm"]
+    assert [row["op"] for row in compared_results(tmp_path / "a.json", tmp_path / "b.json").results.records()] == [
+        "aten::mm"
+    ]
 
 
 def test_what_a_short_program_writes_comes_back(tmp_path: Path) -> None:

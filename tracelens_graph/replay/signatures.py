@@ -98,6 +98,12 @@ class Signatures:
         """Name of the operation of each."""
         return [self.core.names[code] for code in self.core.columns.name[self.rows].tolist()]
 
+    @cached_property
+    def percent(self) -> np.ndarray:
+        """Share of the window's GPU time that is charged to each."""
+        whole = int(self.core.columns.dur_ns[self.window.gpu_rows].sum())
+        return 100 * self.charged_ns / max(whole, 1)
+
     def at(self, places: Codes) -> Signatures:
         """Some of them, in the order of the places."""
         arrays = ("rows", "calls", "gpu_events", "charged_ns", "median_ns", "total_ns", "won_ns")
@@ -136,6 +142,15 @@ def charge_all(w: Window) -> Charged:
 def signatures(charged: Charged) -> Signatures:
     """What GPU work is charged to, by name and arguments, the most GPU time first."""
     return _grouped(charged, np.unique(charged.op[charged.op >= 0]))
+
+
+def longest_on_host(w: Window) -> Signatures:
+    """Outermost operations with a schema by their time on the host, the longest first: of a window without GPU work."""
+    c = w.core.columns
+    fits = with_schema(w)[c.name] & (c.kind == Kind.Op)
+    rows = w.rows_of_kind(Kind.Op)
+    rows = rows[fits[rows]]
+    return _grouped(Charged(w, np.zeros(0, np.int64)), rows[climb(c.parent, c.parent[rows], fits) < 0])
 
 
 def named(w: Window, name: str | re.Pattern[str]) -> Signatures:
