@@ -169,11 +169,11 @@ def explained(causes: Causes, ns: tuple[Ns, Ns], edge: Rows, worker: int, kind: 
     codes, place = np.unique(core.columns.name[row], return_inverse=True)
     sums = np.bincount(place, excess[edge])
     most = np.argsort(-sums, kind="stable")[:_MOST_NAMES].tolist()
-    longest = [int(row[at[np.argmax(excess[edge[at]])]]) for at in (np.flatnonzero(place == one) for one in most)]
-    words = [_of_computation(causes, worker, one) if kind == COMPUTATION else LINK for one in longest]
+    rows = [int(row[at[np.argmax(excess[edge[at]])]]) for at in (np.flatnonzero(place == one) for one in most)]
+    words = [_of_computation(causes, worker, one) if kind == COMPUTATION else LINK for one in rows]
     # Kernels with other inputs show that those without recorded inputs have others, too.
     first = words.index(LARGER) if LARGER in words and words[0] == SLOWER else 0
-    word, what = words[first], brief(core.names[codes[most[first]]]) + around(core, longest[first])
+    word, what = words[first], brief(core.names[codes[most[first]]]) + around(core, rows[first])
     if kind != COMPUTATION:
         return LINK, f"{kind}: {what}"
     if word == SLOWER:
