@@ -340,7 +340,7 @@ def _communication(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
 def in_words(reason: str, what: str) -> str:
     """A word of `REASONS` and the work that it is about, for people."""
     if reason in UNNAMED or not what:
-        return what or REASONS[reason]
+        return what or REASONS.get(reason, reason.replace("_", " "))
     return f"{reason.replace('_', ' ')} ({what})"
 
 
