@@ -16,8 +16,8 @@ from tracelens_graph.analyses.critical_path.edits import BOUNDS, Asked, Edited, 
 from tracelens_graph.analyses.critical_path.job_causes import JobCauses, job_causes
 from tracelens_graph.analyses.critical_path.repair import Repairs, repairs_of
 from tracelens_graph.analyses.critical_path.rerun import incomplete_ranks
-from tracelens_graph.analyses.ranks.links import switches
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.ranks.names import Names
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
@@ -200,7 +200,7 @@ def _answers(job: JobCauses, edits: Mapping[str, Any], repairs: Repairs) -> dict
         AnalysisError: something is called by a name that is nowhere.
     """
     m = job.matched
-    of_ranks = {} if m is None else {"host": m.hosts, "switch": switches(m)}
+    of_ranks = {} if m is None else {"host": m.hosts, "switch": Names(m, ()).switches}
     places = {
         name: {
             one.rank: at for one, at in zip(job.traces, of_ranks.get(name, ()), strict=False) if one.rank is not None
