@@ -194,16 +194,22 @@ class ByName:
 
     def judged(self, conditions: Iterable[gate.Condition], noise: Noise) -> tuple[list[str], list[str]]:
         """Notes on conditions on changes, and which hold of the last run against the first."""
+        from tracelens_graph.analyses.report.report_tables import Tables
+
         first, *_, last = self.runs.values()
-        remarks, met = [], []
+        remarks, met, of_time = [], [], []
         for condition in conditions:
             reading = _change(condition, gate.read(condition.figure, first), gate.read(condition.figure, last))
+            of_time.append(gate.time_behind(condition.figure) is not None)
             if noise is Noise.on and (remark := _noise(condition.figure, first, last)):
                 reading = gate.Reading(0.0, remark)
             if line := condition.judge(reading):
                 met.append(line)
             elif reading.remark:
                 remarks.append(f"{condition.name}: {reading.remark}")
+        saved = [tag for tag, run in self.runs.items() if run is first or run is last if not isinstance(run, Tables)]
+        if noise is Noise.on and saved and any(of_time):
+            remarks.append(f"saved tables do not hold how much times vary ({', '.join(saved)}): any change counts")
         return remarks, met
 
 
