@@ -95,11 +95,16 @@ def test_what_cannot_be_is_said_in_one_line(
     assert not (trace.parent / "d").exists()
 
 
-def test_a_trace_without_gpu_work_wants_a_name(run: Run, tmp_path: Path) -> None:
+def test_of_a_trace_without_gpu_work_the_longest_on_the_host_are_taken(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "cpu.json"
     events = [event for event in calls()["traceEvents"] if event["cat"] == "cpu_op"]
     path.write_text(json.dumps({"traceEvents": events}))
-    code, _, err = run("replay", path)
+    code, out, err = run("replay", path, "--top", "1")
+    assert (code, err) == (0, "")
+    assert out.startswith("Operations to replay, the longest on the host first")
+    assert "aten::matmul" in out
+    assert "aten::copy_" not in out
+    code, _, err = run("replay", path, "--by", "below-roof", "--arch", "h100-sxm")
     assert (code, err) == (1, "error: there is no GPU work to choose operations by; name one with --op or --uid\n")
     code, out, err = run("replay", path, "--op", "aten::mm")
     assert (code, err) == (0, "")

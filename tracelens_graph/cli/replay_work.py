@@ -62,6 +62,8 @@ def _list_or_write(asked: Asked, w: Window, device: Architecture | None) -> None
     table = listing(plans.first(most), files)
     if asked.op is not None:
         table.title = w.titled(f"Calls of {as_written(asked.op)} to replay")
+    elif asked.uid is None and not len(w.gpu_rows):
+        table.title = w.titled("Operations to replay, the longest on the host first")
     if not asked.outputs.to_screen or asked.table is not None:
         _print_table(table, asked)
     elif asked.output is None:
@@ -92,10 +94,10 @@ def _chosen(asked: Asked, w: Window, every: Signatures, device: Architecture | N
     """The signatures of what was asked for, in order.
 
     Raises:
-        AnalysisError: there is no GPU work by which to choose.
+        AnalysisError: there is nothing to choose from.
         NodeNotFoundError: there is no such operation.
     """
-    from tracelens_graph.replay.signatures import below_roof, named, of_event
+    from tracelens_graph.replay.signatures import below_roof, longest_on_host, named, of_event
 
     if asked.op is not None:
         return named(w, asked.op)
@@ -104,8 +106,10 @@ def _chosen(asked: Asked, w: Window, every: Signatures, device: Architecture | N
     if not len(w.core.columns):
         raise AnalysisError(f"{asked.trace}: is empty: it has no events that can be read")
     if not len(w.gpu_rows) and not asked.is_sequence:
-        where = f" in {w.title}" if w.title else ""
-        raise AnalysisError(f"there is no GPU work{where} to choose operations by; name one with --op or --uid")
+        if asked.by_roof or not len(found := longest_on_host(w)):
+            where = f" in {w.title}" if w.title else ""
+            raise AnalysisError(f"there is no GPU work{where} to choose operations by; name one with --op or --uid")
+        return found
     if asked.by_roof:
         assert device is not None
         return below_roof(w, device)

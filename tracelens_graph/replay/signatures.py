@@ -144,6 +144,15 @@ def signatures(charged: Charged) -> Signatures:
     return _grouped(charged, np.unique(charged.op[charged.op >= 0]))
 
 
+def longest_on_host(w: Window) -> Signatures:
+    """Outermost operations with a schema by their time on the host, the longest first: of a window without GPU work."""
+    c = w.core.columns
+    fits = with_schema(w)[c.name] & (c.kind == Kind.Op)
+    rows = w.rows_of_kind(Kind.Op)
+    rows = rows[fits[rows]]
+    return _grouped(Charged(w, np.zeros(0, np.int64)), rows[climb(c.parent, c.parent[rows], fits) < 0])
+
+
 def named(w: Window, name: str | re.Pattern[str]) -> Signatures:
     """Calls of operations of a name, the most GPU time first; without any the longest on the host.
 

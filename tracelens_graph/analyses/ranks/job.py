@@ -141,7 +141,7 @@ class Job:
             return None
         late = [self.matched.ranks[place].name for place in self.lateness.culprits[0].places]
         try:
-            found = what_if(self._causes, repair=late)
+            found = what_if(self._causes.traces, repair=late, matched=self._causes.matched)
         except AnalysisError:  # no other rank does the like
             return None
         return found.saved_ns if found.saved_ns > 10 * found.error_ns else None
@@ -156,9 +156,13 @@ class Job:
         """The same as one line; empty where nothing is known of it, or the recording is not replayed."""
         if not self.is_replayed or self.slowdown is None:
             return ""
+        return self.slowdown.line(self.matched.lacking > 0, self._known)
+
+    @property
+    def _known(self) -> Mapping[int, tuple[str, str]]:
+        """Places of culprits -> their reason, and the work with most of it."""
         culprits = self.lateness.culprits if self.lateness is not None else ()
-        known = {place: (one.reason, one.what) for one in reversed(culprits) for place in one.places}
-        return self.slowdown.line(self.matched.lacking > 0, known)
+        return {place: (one.reason, one.what) for one in reversed(culprits) for place in one.places}
 
     def _culprits(self) -> Table:
         found = self.lateness
@@ -201,7 +205,7 @@ class Job:
                         ["no GPU work of all ranks, nothing that they share, or clocks that cannot be compared"],
                     )
                     if self.slowdown is None
-                    else with_slow_links(self.slowdown.table(), self.matched, self.links)
+                    else with_slow_links(self.slowdown.table(self._known), self.matched, self.links)
                 ),
             }
         return {

@@ -11,7 +11,7 @@ from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.stragglers.names import called, teams
-from tracelens_graph.analyses.stragglers.reasons import GPU_REASONS, LINK, OF_STATE, in_words
+from tracelens_graph.analyses.stragglers.reasons import GPU_REASONS, LINK, OF_STATE, SLOW_HOST, in_words
 from tracelens_graph.analyses.stragglers.slowdown import Slowdown
 from tracelens_graph.graph.trace_set import rank_number
 from tracelens_graph.tables.column import Column, Role
@@ -53,7 +53,7 @@ APART = 1.5
 LEAST_COST = 0.005
 """Share of a step that host time of a culprit must cost."""
 
-_OF_HOST = tuple(word for word in OF_STATE.values() if word not in ("synchronization", "host_to_device_copy"))
+_OF_HOST = (SLOW_HOST, *(word for word in OF_STATE.values() if word not in ("synchronization", "host_to_device_copy")))
 """Reasons that the host's own time shows."""
 
 
@@ -128,7 +128,7 @@ def proven(found: Sequence[Culprit], even: Slowdown, figures: Figures) -> list[C
             moves = one.moves and len(places) > 1
             who = one.who if places == one.places else called(m, places, moves, shared)
             what = one.what
-            if one.reason in GPU_REASONS:  # what all kernels share shows over the whole recording only
+            if one.reason in (*GPU_REASONS, SLOW_HOST):  # what all work shares shows over the whole recording only
                 reason, of_all = even.why(max(places, key=lambda place: even.workers[place]))
                 what = of_all if reason == one.reason else what
             kept.append(replace(one, places=places, who=who, moves=moves, what=what, cost_ns=even.cost_ns(places)))

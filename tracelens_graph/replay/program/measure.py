@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from tracelens_graph.replay.program.values import build_on, built, device, tensors
+from tracelens_graph.replay.program.values import build_on, built, device, storages_of, tensors
 
 # What stands below goes into programs.
 
@@ -64,6 +64,10 @@ def arguments(plan: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
 
 def restored(value: torch.Tensor) -> torch.Tensor:
     """A tensor that the call writes: it gets contents, sizes and strides back between calls."""
+    if value.layout != torch.strided:
+        before = value.clone()
+        BETWEEN_CALLS.append(lambda: value.copy_(before))
+        return value
     storage, place = value.untyped_storage(), (value.storage_offset(), value.size(), value.stride())
     contents = storage.clone()
 
@@ -81,7 +85,8 @@ def bytes_of(make: Callable[[], tuple[list[Any], dict[str, Any]]], largest: int 
     build_on("meta", largest)
     positional, keyword = make()
     BETWEEN_CALLS.clear()
-    return sum(one.untyped_storage().nbytes() for one in tensors([*positional, *keyword.values()]))
+    places = [place for one in tensors([*positional, *keyword.values()]) for place in storages_of(one)]
+    return sum({place._cdata: place.nbytes() for place in places}.values())
 
 
 def check_fits(make: Callable[[], tuple[list[Any], dict[str, Any]]], name: str) -> None:
