@@ -27,6 +27,7 @@ from tracelens_graph.analyses.stragglers.lateness import Lateness, lateness
 from tracelens_graph.analyses.stragglers.reasons import OTHERS, UNNAMED
 from tracelens_graph.analyses.stragglers.slowdown import SLOWDOWN, Slowdown, slowdown
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.perf.devices import Architecture, architecture
 from tracelens_graph.tables.table import Table
@@ -77,7 +78,7 @@ class Job:
     @cached_property
     def _held(self) -> TraceSet | None:
         """The whole traces with their graphs, which are read again where they were not held."""
-        return None if self._whole is None else self._whole.with_graphs(lambda core: core)
+        return None if self._whole is None else self._whole.with_graphs(_read_whole)
 
     @cached_property
     def links(self) -> Links:
@@ -243,6 +244,11 @@ class Job:
     def tables(self) -> dict[str, Table]:
         """All tables by name."""
         return {name: self.table(name) for name in self.names}
+
+
+def _read_whole(core: Core) -> Core:
+    core.read_all()
+    return core
 
 
 def collectives(ranks: Any, kind: str | None = None, top: int = 0, arch: Any = None, correct: bool = True) -> Table:
