@@ -5,7 +5,9 @@ Intervals of one comparison hold all together, but for one comparison in five hu
 * of a **place** the change of what it takes in the mean over steps, far durations moved in, plus and minus a quantile
   of Student's distribution;
 * of a **family**, the places of one op or of one category of kernels, the ratio of both sides: the mean of the
-  logarithms of the places' ratios, weighted by their precision, so that small changes that agree are proof together;
+  logarithms of the places' ratios, weighted by their precision, so that small changes that agree are proof together.
+  Where the ratios differ beyond chance, their own variance counts (DerSimonian and Laird), so that one of several that
+  moved is no change of all;
 * of **totals** the change of the mean over steps; of the GPU time that of its places. Where that is within noise, as
   waits of collectives make it, what its places prove by themselves still counts.
 
@@ -51,6 +53,8 @@ _OF_TOTALS = 0.001
 """The same share for each total."""
 _BETWEEN_RUNS = 0.01
 """Relative deviation of equal work between runs, at most."""
+_BEYOND_CHANCE = 3.0
+"""Standard deviations of the sum of squares (chi squared) by which ratios of one family differ beyond chance."""
 _OF_RATIO = 0.5
 """Share of the ratio of a family, as logarithm, by which its calls move in the median where most of them do."""
 ALL = "all places with the same kernels"
@@ -63,7 +67,8 @@ class Family:
     Attributes:
         name: the op or the category.
         places: their positions in `Diff.places`.
-        low, ratio, high: the time on the second side over that on the first, and bounds of it.
+        ratio: the time of all of them on the second side over that on the first.
+        low, high: bounds of the ratio of a place of them.
     """
 
     name: str
@@ -74,8 +79,8 @@ class Family:
 
     @property
     def is_proven(self) -> bool:
-        """Whether the bounds leave out 1."""
-        return self.low > 1 or self.high < 1
+        """Whether the bounds leave out 1, on the side to which all of them together changed."""
+        return (self.low > 1 and self.ratio > 1) or (self.high < 1 and self.ratio < 1)
 
 
 class Interval(NamedTuple):
@@ -138,14 +143,16 @@ class Noise:
         for kind, named in (("category", self._by_category()), ("op", self._by_op())):
             groups = {name: rows for name, rows in named if len(rows) > 1}
             for name, rows in groups.items():
+                single = np.ones(len(self._places))
+                single[rows] = _with_differences(self._ratio[rows], np.maximum(self._relative[rows], 1e-12))
                 weight = np.zeros(len(self._places))
-                weight[rows] = 1 / np.maximum(self._relative[rows], 1e-12)
-                weight /= weight.sum()
+                weight[rows] = 1 / single[rows] / (1 / single[rows]).sum()
                 ratio = float((weight * self._ratio).sum())
                 in_common = [weight * common for common in self._in_common]
-                variance, freedom = self._of_several(rows, weight**2 * self._relative, in_common)
+                variance, freedom = self._of_several(rows, weight**2 * single, in_common)
                 margin = float(_quantiles(kind, len(groups), np.array([freedom]))[0]) * sqrt(variance)
-                found.append(Family(name, rows, exp(ratio - margin), exp(ratio), exp(ratio + margin)))
+                a, b = (float(side.mean[rows].sum()) for side in self._sides)
+                found.append(Family(name, rows, exp(ratio - margin), b / max(a, 1.0), exp(ratio + margin)))
         return sorted(found, key=lambda one: -max(one.low, 1 / one.high))
 
     @cached_property
@@ -258,10 +265,7 @@ class Noise:
         for family in self.families:
             rows = [row for row in family.places.tolist() if self.proofs[row] is Proof.family]
             if family.is_proven and not seen.issuperset(rows) and self._is_of_most(family):
-                notes.append(
-                    f"{family.name}: {len(family.places):,} places take {family.ratio:.3f}x as long together "
-                    f"({family.low:.3f} to {family.high:.3f})"
-                )
+                notes.append(f"{family.name}: {len(family.places):,} places take {family.ratio:.3f}x as long together")
                 seen.update(rows)
         return notes
 
@@ -312,6 +316,16 @@ def _between_runs(ratio: np.ndarray, variance: np.ndarray) -> float:
     off = np.abs(ratio - np.median(ratio)) / np.sqrt(np.maximum(variance, 1e-12))
     excess = float((1.4826 * np.median(off)) ** 2) - 1 - 5 / sqrt(len(ratio))
     return min(max(excess, 0.0) * float(np.median(variance)), _BETWEEN_RUNS**2)
+
+
+def _with_differences(ratio: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """Variances of logarithms of ratios, with that between them where they differ by far more than chance explains."""
+    weight = 1 / variance
+    off = ratio - (weight * ratio).sum() / weight.sum()
+    excess = float((weight * off**2).sum()) - (len(ratio) - 1)
+    if excess <= _BEYOND_CHANCE * sqrt(2 * (len(ratio) - 1)):
+        return variance
+    return np.asarray(variance + excess / float(weight.sum() - (weight**2).sum() / weight.sum()))
 
 
 def _quantiles(kind: str, count: int, freedom: np.ndarray) -> np.ndarray:
