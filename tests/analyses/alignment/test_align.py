@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from tracelens_graph.analyses.alignment import costs, leaf_matching, matches, sequence
 from tracelens_graph.analyses.alignment.align import Alignment, align
-from tracelens_graph.analyses.alignment.difference import OUTSIDE_OF_OPS, diff
+from tracelens_graph.analyses.alignment.contexts import OUTSIDE_OF_OPS
+from tracelens_graph.analyses.alignment.difference import diff
 from tracelens_graph.analyses.alignment.divergence_points import Point
 from tracelens_graph.analyses.alignment.forest import Forest, Vocabulary, forest
 from tracelens_graph.analyses.alignment.leaf_matching import settle_gaps

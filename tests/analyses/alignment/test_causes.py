@@ -23,7 +23,7 @@ from tracelens_graph.analyses.alignment.cause_words import (
 )
 from tracelens_graph.analyses.alignment.causes import Reason, Reasons
 from tracelens_graph.analyses.alignment.difference import Diff, diff
-from tracelens_graph.analyses.alignment.time_ratios import Outliers, _count_up
+from tracelens_graph.analyses.alignment.layers import Among, count_up
 from tracelens_graph.analyses.alignment.times import time_parts
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.loading.one import load_core
@@ -480,8 +480,8 @@ def test_builds_without_other_arguments() -> None:
 def test_numbers_of_modules_are_layers_only_without_gaps() -> None:
     # The first of three Linears in each attention, and all layers of a stack.
     linears = [f"Linear_{number}" for layer in range(3) for number in range(7 * layer, 7 * layer + 3)]
-    assert not _count_up(linears)
-    assert _count_up([f"Layer_{number}" for number in range(3, 7)])
-    assert not _count_up(["Layer", "Layer_1"])
-    assert "layer" not in str(Outliers(["Linear_0", "Linear_7"], 2, 9, 1.5, 1.0))
-    assert str(Outliers(["Layer_3"], 1, 4, 1.5, 1.0, True)).startswith("1 of 4: layer 3 (Layer_3), 1.50x")
+    assert not count_up(linears)
+    assert count_up([f"Layer_{number}" for number in range(3, 7)])
+    assert not count_up(["Layer", "Layer_1"])
+    assert "layer" not in str(Among(["Linear_0", "Linear_7"], 2, 9, ratio=1.5))
+    assert str(Among(["Layer_3"], 1, 4, True, 1.5)).startswith("1 of 4: layer 3 (Layer_3), 1.50x")

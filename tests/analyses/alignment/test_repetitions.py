@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from call_trees import FORWARD, call_of, load, module
 
-from tracelens_graph.analyses.alignment.difference import choice_note, diff, median_steps
+from tracelens_graph.analyses.alignment.compared_steps import choice_note, median_steps
+from tracelens_graph.analyses.alignment.difference import diff
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 

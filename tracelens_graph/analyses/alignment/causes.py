@@ -12,10 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from tracelens_graph.analyses.alignment.cause_words import Word, counted, is_move, listed, words
-from tracelens_graph.analyses.alignment.difference import Diff, Place
+from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.evidence import Evidence, times
 from tracelens_graph.analyses.alignment.forest import Forest
-from tracelens_graph.analyses.alignment.time_ratios import ModulesOfLeaves, Outliers, common_factor, outliers
+from tracelens_graph.analyses.alignment.places import Place
+from tracelens_graph.analyses.alignment.time_ratios import common_factor
 from tracelens_graph.analyses.shared.common_factor import CLOCK
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, communication_names, gpu_classes
 from tracelens_graph.graph.autograd import autograd_of
@@ -113,7 +114,10 @@ class Reasons:
     def of(self, place: Place) -> Why:
         """Why the sides differ at a place."""
         evidence = self._of.get(id(place)) or Evidence(self._diff, place)
-        return next(why for rule in RULES if (why := rule(evidence, self)) is not None)
+        why = next(why for rule in RULES if (why := rule(evidence, self)) is not None)
+        if place.among is None or place.among.ratio is not None:
+            return why
+        return why._replace(text=f"{place.among}: {why.text}")
 
     @cached_property
     def factor(self) -> float | None:
@@ -135,14 +139,6 @@ class Reasons:
         if self._is_part:
             return f"{text}; the traces do not show why"
         return f"{text}, on another device" if self.is_other_device else f"{text}: {CLOCK}"
-
-    def outliers(self, place: Place) -> Outliers | None:
-        """Which of the equal points of a place stand out, if these explain its change."""
-        return outliers(place, self._modules)
-
-    @cached_property
-    def _modules(self) -> ModulesOfLeaves:
-        return ModulesOfLeaves(self._diff.alignment.sides[0])
 
     def overlap(self, side: int, place: Place) -> float:
         """Part of the time of a place's GPU events in which communication runs beside them."""
@@ -288,7 +284,7 @@ def _is_launched_otherwise(evidence: Evidence, _: Reasons) -> Why | None:
 def _is_communication(evidence: Evidence, reasons: Reasons) -> Why | None:
     if not evidence.is_communication or not evidence.is_of_equal_kernels:
         return None
-    detail = f"; {evidence.arguments[1]}" if evidence.arguments else _outliers(evidence, reasons)
+    detail = f"; {evidence.arguments[1]}" if evidence.arguments else _outliers(evidence)
     what = f"the same {evidence.collectives(0)}, {times(evidence.ratio)}"
     return Why(Reason.communication, f"{what}, waiting for other ranks included{detail}")
 
@@ -300,10 +296,10 @@ def _has_other_arguments(evidence: Evidence, _: Reasons) -> Why | None:
     return Why(Reason[f"other_{what}"], f"{text}; {evidence.took if evidence.is_of_equal_kernels else evidence.other}")
 
 
-def _outliers(evidence: Evidence, reasons: Reasons) -> str:
+def _outliers(evidence: Evidence) -> str:
     """Which of equal layers or calls stand out, behind what else there is to say; empty for none."""
-    odd = reasons.outliers(evidence.place)
-    return "" if odd is None else f"; {odd}"
+    odd = evidence.place.among
+    return "" if odd is None or odd.ratio is None else f"; {odd}"
 
 
 def _copies_otherwise(evidence: Evidence, reasons: Reasons) -> Why | None:
@@ -312,7 +308,7 @@ def _copies_otherwise(evidence: Evidence, reasons: Reasons) -> Why | None:
         return None
     what, text = evidence.copied
     reason = Reason.copied_bytes if what == "bytes" else Reason.copy_rate
-    return Why(reason, text + _outliers(evidence, reasons))
+    return Why(reason, text + _outliers(evidence))
 
 
 def _takes_other_time(evidence: Evidence, reasons: Reasons) -> Why | None:
@@ -324,8 +320,8 @@ def _takes_other_time(evidence: Evidence, reasons: Reasons) -> Why | None:
     if is_contended and not reasons.is_so_elsewhere(evidence.place):
         share = f"{100 * before:.0f} -> {100 * after:.0f} % of the time communication runs beside it"
         return Why(Reason.contention, f"{evidence.took}; {share}{evidence.beside}")
-    if odd := _outliers(evidence, reasons):
-        return Why(Reason.outlier, f"{evidence.same}{odd}{evidence.beside}")
+    if odd := _outliers(evidence):
+        return Why(Reason.outlier, f"{evidence.same}{odd}{evidence.parts}{evidence.beside}")
     if reasons.is_other_device:
         return Why(Reason.other_device, f"{evidence.took}, on another device{evidence.beside}")
     if reasons.clock is not None and _are_close(evidence.ratio, reasons.clock):

@@ -20,9 +20,11 @@ from tracelens_graph.analyses.alignment.cause_words import (
     other_types,
     words,
 )
-from tracelens_graph.analyses.alignment.difference import AUTOGRAD, Diff, Place, highest
+from tracelens_graph.analyses.alignment.contexts import AUTOGRAD, MODULE, OUTSIDE_OF_OPS, highest
+from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.alignment.host_work import is_of_host
+from tracelens_graph.analyses.alignment.places import Place
 from tracelens_graph.analyses.shared.gpu_work import communication_names
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.graph.classes import normal_name
@@ -217,6 +219,21 @@ class Evidence:
             change, whole = self.shared_change_ns, self.place.change_ns
             return f"{self._shared}, {times(self.ratio)} ({_ms(change)} of {_ms(whole)} ms)"
         return f"{self.same}, {times(self.ratio)}"
+
+    @property
+    def parts(self) -> str:
+        """Which ops have most of the change where a place is all work of some layers, in words; empty elsewhere."""
+        a, b = self.sides
+        leaves, partner = np.array(self.leaves[0], np.int64), self.diff.alignment.leaves[0]
+        changes: dict[str, int] = {}
+        for leaf in leaves[partner[leaves] >= 0].tolist():
+            row = int(a.row[a.leaf_parent[leaf]])
+            name = a.window.core.names[a.window.core.columns.name[row]] if row >= 0 else OUTSIDE_OF_OPS
+            changes[name] = changes.get(name, 0) + int(b.ns[partner[leaf]] - a.ns[leaf])
+        most = sorted(changes, key=lambda name: -abs(changes[name]))
+        if len(most) < 2 or self.place.among is None or not self.place.names[0].startswith(MODULE):
+            return ""
+        return f"; most in {listed(f'{name} ({_ms(changes[name])} ms)' for name in most)}"
 
     @property
     def same(self) -> str:
