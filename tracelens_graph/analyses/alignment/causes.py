@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.cause_words import Word, counted, is_move, listed, words
+from tracelens_graph.analyses.alignment.cause_words import Word, called, counted, is_move, listed, words
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.evidence import Evidence, times
 from tracelens_graph.analyses.alignment.forest import Forest
@@ -250,8 +250,9 @@ def _is_of_one_side(evidence: Evidence, _: Reasons) -> Why | None:
     communication_ns = sum(ns for name, (_, ns) in kernels.items() if name in communication_names(core))
     if 2 * communication_ns > evidence.place.ns[side] or evidence.is_communication:
         return Why(Reason.communication, f"{only}: {evidence.collectives(side)}, {what}")
-    if ops <= _MOVES.keys() if ops else all(map(is_move, kernels)):
-        return Why(Reason.moves, f"{only}: {_moved(ops | {evidence.place.names[side]}, kernels)}, {what}")
+    if (ops and ops <= _MOVES.keys()) or all(map(is_move, kernels)):
+        size = evidence.moved(side)
+        return Why(Reason.moves, f"{only}: {_moved(ops | {evidence.place.names[side]}, kernels)}, {what}{size}")
     if evidence.is_graph_launch(side):
         return Why(Reason.graph_launch, f"{only}: launched as a graph, {what}")
     if modules := evidence.place.whole_modules:
@@ -287,6 +288,20 @@ def _is_communication(evidence: Evidence, reasons: Reasons) -> Why | None:
     detail = f"; {evidence.arguments[1]}" if evidence.arguments else _outliers(evidence)
     what = f"the same {evidence.collectives(0)}, {times(evidence.ratio)}"
     return Why(Reason.communication, f"{what}, waiting for other ranks included{detail}")
+
+
+def _is_joined(evidence: Evidence, _: Reasons) -> Why | None:
+    """Calls of one op that became one call with the sizes of all, or the other way round."""
+    place, ops = evidence.place, evidence.ops(0)
+    number, counts = len(place.points), tuple(map(len, evidence.leaves))
+    if not place.points[0].is_replaced or len(ops) != 1 or ops != evidence.ops(1) or counts[0] == counts[1]:
+        return None
+    (op,), reason = ops, Reason.fused if counts[1] < counts[0] else Reason.unfused
+    before, after = (f"{count / number:,.3g}" for count in counts)
+    sizes = f", {evidence.arguments[1].partition(': ')[2]}" if evidence.arguments else ""
+    first, second = (dict.fromkeys(called(name) for name in kernels if not is_move(name)) for kernels in place.kernels)
+    kernels = listed(first) if first.keys() == second.keys() else f"{listed(first)} became {listed(second)}"
+    return Why(reason, f"{reason}: {after} {op} in place of {before}{sizes}; {kernels}")
 
 
 def _has_other_arguments(evidence: Evidence, _: Reasons) -> Why | None:
@@ -419,6 +434,7 @@ RULES: Sequence[Rule] = (
     _is_of_one_side,
     _is_launched_otherwise,
     _is_communication,
+    _is_joined,
     _has_other_arguments,
     _copies_otherwise,
     _takes_other_time,

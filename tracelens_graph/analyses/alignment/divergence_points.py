@@ -166,7 +166,7 @@ def with_replacements(points: list[Point], matching: Matching, containers: Conta
     it, or the module whose main work it is. Moved work and communication stay what they are.
     """
     sides, equal = (matching.a, matching.b), _of_one_name(matching)
-    stays = np.array([point.is_moved for point in points], bool)
+    stays = np.array([point.is_moved or point.is_replaced for point in points], bool)
     of: list[np.ndarray] = []
     for side, forest in enumerate(sides):
         numbers = [number for number, point in enumerate(points) for _ in point.leaves[side]]

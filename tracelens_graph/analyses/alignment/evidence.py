@@ -163,13 +163,10 @@ class Evidence:
 
         None where they move as many bytes at the same rate, or where bytes are not recorded.
         """
-        moved = []
-        for forest, leaves in zip(self.sides, self.leaves, strict=True):
-            c, rows = forest.window.core.columns, forest.events_of_all(leaves)
-            if not len(rows) or not np.isin(c.kind[rows], _COPIES).all() or (c.bytes[rows] <= 0).any():
-                return None
-            moved.append((int(c.bytes[rows].sum()), max(int(c.dur_ns[rows].sum()), 1)))
-        (before, ns), (after, now) = moved
+        first, second = self._moved(0), self._moved(1)
+        if first is None or second is None:
+            return None
+        (before, ns), (after, now) = first, second
         what = words(self.place.kernels[0])
         rates = f"{before / ns:,.3g} -> {after / now:,.3g} GB/s"
         if abs(after - before) > _OTHER_BYTES * before:
@@ -177,6 +174,18 @@ class Evidence:
         if abs(after / now - before / ns) > _OTHER_BYTES * before / ns:
             return "rate", f"{what}: {before / 1e6:,.3g} MB, {rates}"
         return None
+
+    def moved(self, side: int) -> str:
+        """How much the copies or fills of a side move, and how fast, behind their names; empty where not recorded."""
+        found = self._moved(side)
+        return "" if found is None else f": {found[0] / 1e6:,.3g} MB, {found[0] / found[1]:,.3g} GB/s"
+
+    def _moved(self, side: int) -> tuple[int, int] | None:
+        """Bytes and ns of the copies or fills that a side consists of; None where it does other work, or not known."""
+        c, rows = self.sides[side].window.core.columns, self.sides[side].events_of_all(self.leaves[side])
+        if not len(rows) or not np.isin(c.kind[rows], _COPIES).all() or (c.bytes[rows] <= 0).any():
+            return None
+        return int(c.bytes[rows].sum()), max(int(c.dur_ns[rows].sum()), 1)
 
     def collectives(self, side: int) -> str:
         """What kinds of collectives a side runs, in words; `communication` where no kind is known."""
