@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from layered import ADD, GELU, GEMM, LAYER, NORM, REDUCE, Call, changed, kernels, program, slower
 
+from tracelens_graph.analyses.alignment.argument_words import other_sizes, other_strides, other_types
 from tracelens_graph.analyses.alignment.cause_words import (
     Kernels,
     details_of_alike,
@@ -16,14 +17,12 @@ from tracelens_graph.analyses.alignment.cause_words import (
     extra_of,
     of_any_build,
     other_kernels,
-    other_sizes,
-    other_strides,
-    other_types,
     plain_name,
 )
-from tracelens_graph.analyses.alignment.causes import Reason, Reasons
+from tracelens_graph.analyses.alignment.causes import Reasons
 from tracelens_graph.analyses.alignment.difference import Diff, diff
 from tracelens_graph.analyses.alignment.layers import Among, count_up
+from tracelens_graph.analyses.alignment.reasons import Reason
 from tracelens_graph.analyses.alignment.times import time_parts
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.loading.one import load_core

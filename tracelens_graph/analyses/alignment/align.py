@@ -7,11 +7,12 @@ from functools import cached_property
 
 import numpy as np
 
+from tracelens_graph.analyses.alignment.containers import Containers
 from tracelens_graph.analyses.alignment.divergence_points import Point, points_of, with_replacements, with_whole_runs
 from tracelens_graph.analyses.alignment.forest import Forest, Vocabulary, forest
 from tracelens_graph.analyses.alignment.fusions import with_fusions
 from tracelens_graph.analyses.alignment.leaf_matching import Matching
-from tracelens_graph.analyses.alignment.matches import Containers, leaf_kinds, node_kinds
+from tracelens_graph.analyses.alignment.matches import leaf_kinds, node_kinds
 from tracelens_graph.graph.arguments import argset_text
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.window import Window

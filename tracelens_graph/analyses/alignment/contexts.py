@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.cause_words import called, elements
+from tracelens_graph.analyses.alignment.argument_words import elements
+from tracelens_graph.analyses.alignment.cause_words import called
 from tracelens_graph.analyses.alignment.divergence_points import Point
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH

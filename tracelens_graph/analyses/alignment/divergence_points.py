@@ -11,9 +11,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from tracelens_graph.analyses.alignment.containers import Containers, last_matched
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.alignment.leaf_matching import Matching
-from tracelens_graph.analyses.alignment.matches import Containers, last_matched
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb

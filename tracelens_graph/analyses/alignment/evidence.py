@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from tracelens_graph.analyses.alignment.argument_words import other_sizes, other_strides, other_types
 from tracelens_graph.analyses.alignment.cause_words import (
     Other,
     extra_of,
@@ -15,9 +16,6 @@ from tracelens_graph.analyses.alignment.cause_words import (
     listed,
     of_any_build,
     other_kernels,
-    other_sizes,
-    other_strides,
-    other_types,
     words,
 )
 from tracelens_graph.analyses.alignment.contexts import AUTOGRAD, MODULE, OUTSIDE_OF_OPS, highest

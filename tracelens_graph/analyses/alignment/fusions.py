@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.cause_words import elements
+from tracelens_graph.analyses.alignment.argument_words import elements
+from tracelens_graph.analyses.alignment.containers import Containers
 from tracelens_graph.analyses.alignment.divergence_points import Point, around_both
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.alignment.leaf_matching import Matching
-from tracelens_graph.analyses.alignment.matches import Containers
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.schema import Kind
 from tracelens_graph.utils.arrays import Rows
