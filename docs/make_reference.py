@@ -284,10 +284,13 @@ OTHER_TABLES = {
         "tracelens-graph replay --verify PROGRAMS",
         "from tracelens_graph.replay.verify.verify import verify; verify(programs)",
     ),
-    "replay_results": (
-        "tracelens-graph replay A.json B.json",
-        "from tracelens_graph.replay.results import compared_results; compared_results(a, b)",
-    ),
+    **{
+        name: (
+            f"tracelens-graph replay --compare A.json B.json --table {name}",
+            f"from tracelens_graph.replay.devices import compared_results; compared_results(a, b).{name[7:]}",
+        )
+        for name in ("replay_devices", "replay_results")
+    },
     "tensor_versions": (
         "tracelens-graph tensor TRACE --et ET 7",
         "from tracelens_graph.analyses.tensors.life import find_things, versions; "

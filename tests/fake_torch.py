@@ -18,6 +18,17 @@ class cuda:
 
 
 xpu = cuda
+
+
+class _Settings:
+    pass
+
+
+class backends:
+    cudnn, cuda = _Settings(), _Settings()
+
+
+backends.cuda.matmul = _Settings()
 """
 
 

@@ -18,10 +18,9 @@ from tracelens_graph.db.connection import DEFAULT_USER, Connection
 from tracelens_graph.db.image import Nodes
 from tracelens_graph.db.server import jars, process, server
 from tracelens_graph.db.server.jars import Java, find_java
-from tracelens_graph.db.server.settings import Memory
 from tracelens_graph.errors import ServerError
 
-SMALL = Memory("512m", "64m")
+SMALL: dict[str, Any] = {"heap": "512m", "page_cache": "64m"}
 PATIENCE_S = 300
 """Seconds for a start, on a machine that has other things to do."""
 
@@ -61,7 +60,7 @@ class Home:
         bolt, http = self._ports
         started, _ = server.start(
             self.folder, self.java, self.files, password=self._password, bolt_port=bolt, http_port=http,
-            memory=SMALL, settings=SETTINGS, patience_s=PATIENCE_S,
+            **SMALL, settings=SETTINGS, patience_s=PATIENCE_S,
         )  # fmt: skip
         self.pid = started.pid
         self.connection = Connection(started.uri, DEFAULT_USER, self._password)

@@ -119,7 +119,7 @@ def test_a_server_starts_with_its_settings(
     wanted = {name: value for name, value in wanted.items() if not name.endswith(".advertised_address")}
     try:
         started, _ = server.start(
-            tmp_path / "home", java, files, password=PASSWORD, bolt_port=bolt, http_port=http, memory=SMALL,
+            tmp_path / "home", java, files, password=PASSWORD, bolt_port=bolt, http_port=http, **SMALL,
             settings=wanted, patience_s=PATIENCE_S,
         )  # fmt: skip
         with Connection(started.uri, DEFAULT_USER, PASSWORD).driver() as driver:

@@ -113,7 +113,7 @@ _OTHERS = {
     ),
     "linkage.tables": "link_counts link_ways link_ops",
     "reports.html.timeline": "lanes",
-    "replay.tables": "replay_signatures replay_coverage replay_verify replay_results",
+    "replay.tables": "replay_signatures replay_coverage replay_verify replay_results replay_devices",
 }
 """Module -> the tables that other commands and reports show."""
 

@@ -254,22 +254,28 @@ def test_results_are_compared(run: Run, tmp_path: Path) -> None:
         result = {"op": "aten::relu", "signature": signature, "device": f"GPU {name}", "torch": "2.9", "median_us": us,
                   "spread_us": [us, us], "iterations": 5, "traced_us": 9.0, "kernels": ["k"]}  # fmt: skip
         (tmp_path / f"{name}.json").write_text(json.dumps([result]))
-    code, out, err = run("replay", tmp_path / "a.json", tmp_path / "b.json", "-f", "csv")
+    files = [tmp_path / "a.json", tmp_path / "b.json", tmp_path / "a.json"]
+    code, out, err = run("replay", "--compare", *files, "-f", "csv")
     assert (code, err) == (0, "")
     (row,) = rows(out)
-    assert (row["op"], row["ratio"]) == ("aten::relu", "3.0")
-    assert run("replay", tmp_path / "a.json", tmp_path / "b.json", "--top", "3")[0] == 2
-    assert run("replay", tmp_path / "a.json", tmp_path / "b.json", tmp_path / "a.json")[0] == 2
+    assert (row["op"], row["device_B_ratio"], row["device_C_ratio"]) == ("aten::relu", "3.0", "1.0")
+    code, out, _ = run("replay", "--compare", *files, "--table", "replay_devices", "-f", "csv")
+    assert [(row["device"], row["sum_us"]) for row in rows(out)] == [("A", "10.0"), ("B", "30.0"), ("C", "10.0")]
+    code, out, _ = run("replay", "--compare", *files)
+    assert (code, "GPU b" in out, "aten::relu" in out) == (0, True, True)
+    for wrong in (["--top", "3"], ["--verify"], ["--table", "replay_coverage"]):
+        assert run("replay", "--compare", *files, *wrong)[0] == 2
+    assert run("replay", *files)[0] == 2
 
 
 def test_traces_and_folders_are_told_where_they_go(run: Run, trace: Path, tmp_path: Path) -> None:
-    code, _, err = run("replay", trace, trace)
+    code, _, err = run("replay", "--compare", trace, trace)
     assert (code, "tracelens-graph diff" in " ".join(err.split())) == (1, True)
     run("replay", trace, "-o", tmp_path / "programs")
     code, _, err = run("replay", tmp_path / "programs")
     assert (code, "replay --verify" in " ".join(err.split())) == (2, True)
     (tmp_path / "a.json").write_text("[]")
-    code, _, err = run("replay", tmp_path / "a.json", trace)
+    code, _, err = run("replay", "--compare", tmp_path / "a.json", trace)
     assert (code, "holds no results" in " ".join(err.split())) == (1, True)
 
 
@@ -288,15 +294,18 @@ def test_why_nothing_is_written(run: Run, tmp_path: Path, categories: tuple[str,
 def test_one_file_of_results_is_not_enough(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps([{"op": "x", "signature": None, "median_us": 1.0}]))
     code, _, err = run("replay", tmp_path / "a.json")
-    assert (code, "name two such files to compare them" in " ".join(err.replace("│", " ").split())) == (2, True)
+    assert (code, "--compare puts several such files side by side" in " ".join(err.replace("│", " ").split())) == (
+        2,
+        True,
+    )
 
 
 def test_nothing_compared_is_said(run: Run, tmp_path: Path) -> None:
     for name, entry in (("a", {"op": "x", "error": "no memory"}), ("b", {"op": "x", "median_us": 1.0}), ("c", [])):
         (tmp_path / f"{name}.json").write_text(json.dumps(entry))
-    code, _, err = run("replay", tmp_path / "a.json", tmp_path / "b.json")
+    code, _, err = run("replay", "--compare", tmp_path / "a.json", tmp_path / "b.json")
     assert (code, "nothing was compared" in err) == (1, True)
-    code, _, err = run("replay", tmp_path / "b.json", tmp_path / "c.json")
+    code, _, err = run("replay", "--compare", tmp_path / "b.json", tmp_path / "c.json")
     assert (code, "c.json: holds no results" in err) == (1, True)
 
 

@@ -16,12 +16,17 @@ from handmade import HOSTILE, small_trace, span
 from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import traces
+from memory_traces import training
 from profiles import examples
+from typer.testing import CliRunner
 
 from corpus import CORPUS, needs_corpus
+from tracelens_graph.analyses.memory.peak import memory_peak
+from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.api import from_networkx
+from tracelens_graph.cli.db import app
 from tracelens_graph.db import pull
 from tracelens_graph.db.connection import Connection
 from tracelens_graph.db.database import Database
@@ -31,6 +36,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.nxview.trace_graph import TraceGraph
 from tracelens_graph.schema import Flag, Kind
+from tracelens_graph.schema.database import ARGUMENTS_OF_TABLES
 from tracelens_graph.stores.frames import ARGSET_PARTS, edge_columns, node_columns
 from tracelens_graph.stores.graph_file import write_graph
 
@@ -125,6 +131,15 @@ def assert_same_tables(pushed: Core, pulled: Core) -> None:
         assert list(ours) == list(theirs)
         for name, table in ours.items():
             pd.testing.assert_frame_equal(table.to_pandas(), theirs[name].to_pandas(), obj=name)
+    assert_same_answers(pushed, pulled)
+
+
+def assert_same_answers(pushed: Core, pulled: Core) -> None:
+    for name, question in QUESTIONS.items():
+        if not question.several:
+            table, other = question(pushed), question(pulled)
+            pd.testing.assert_frame_equal(table.to_pandas(), other.to_pandas(), obj=name, check_dtype=False)
+            assert table.notes == other.notes, name
 
 
 def again(core: Core, folder: Path) -> Core:
@@ -145,7 +160,39 @@ def test_real_graphs_come_back(trace: str, database: Database, tmp_path: Path) -
     assert_same(core, pulled)
     assert_same_tables(core, pulled)
     assert_same(core, again(pulled, tmp_path))
-    assert pulled.details.events(core.columns.uid[:100].tolist()) == {}
+    described = {kind for kind in Kind if any(pulled.node(uid).args for uid in uids_of(core, kind))}
+    assert described <= set(ARGUMENTS_OF_TABLES)
+
+
+def uids_of(core: Core, kind: Kind) -> list[int]:
+    return core.columns.uid[core.columns.kind == kind][:100].tolist()
+
+
+def test_memory_comes_back(database: Database) -> None:
+    core = marked({"traceEvents": training()}, "pull memory")
+    database.push(core, run=RUN, name="memory")
+    pulled = database.pull_core("memory")
+    assert_same_tables(core, pulled)
+    assert memory_peak(pulled).columns["device"][0] == "cuda:0"
+
+
+@needs_corpus
+def test_profiles_of_jax_come_back(database: Database) -> None:
+    assert CORPUS is not None
+    core = load_core((CORPUS / "tracelens/jax/conv-legacy.xplane.pb").read_bytes())
+    database.push(core, run=RUN, name="jax")
+    assert_same_tables(core, database.pull_core(f"{RUN}/jax"))
+
+
+@needs_corpus
+def test_pulled_graphs_are_linked_with_their_execution_trace(database: Database, tmp_path: Path) -> None:
+    assert CORPUS is not None
+    of_run = CORPUS / "dlrm-8-ranks/execution-trace/rank1.json.gz"
+    core = load_core((CORPUS / "dlrm-8-ranks/kineto/rank1.json.gz").read_bytes(), et=of_run)
+    database.push(core, run=RUN, name="linked")
+    write_graph(database.pull_core(f"{RUN}/linked"), tmp_path / "saved.tlg")
+    pulled = load_core(tmp_path / "saved.tlg", et=of_run)
+    assert_same_answers(core, pulled)
 
 
 @pytest.fixture(scope="module")
@@ -232,9 +279,9 @@ def test_what_lacks_events_is_refused(database: Database) -> None:
 
 CHANGES = {
     "MATCH (t:Trace {id: $id}) SET t.state = 'loading'": "is not complete in the database (loading): push it again",
-    "MATCH (t:Trace {id: $id}) SET t.schema_version = 0": "was pushed by version",
-    "MATCH (t:Trace {id: $id}) SET t.database_version = 1": "was pushed by version",
-    "MATCH (t:Trace {id: $id}) REMOVE t.database_version": "was pushed by version",
+    "MATCH (t:Trace {id: $id}) SET t.schema_version = 0": "is stored in model",
+    "MATCH (t:Trace {id: $id}) SET t.database_version = 1": "is stored in model",
+    "MATCH (t:Trace {id: $id}) REMOVE t.database_version": "is stored in model",
     "MATCH (n:Op {trace: $id, uid: 11}) DETACH DELETE n": "12 events are there in place of those pushed",
     "MATCH (n:Op {trace: $id, uid: 11}) SET n.pre = 3": "events are missing",
     "MATCH (t:Trace {id: $id}) SET t.nodes = 4000000000000": "13 events are there in place of those pushed",
@@ -273,12 +320,24 @@ def test_what_somebody_changed_is_refused(change: str, said: str, small: Core, d
     assert "\n" not in str(raised.value)
 
 
-def test_questions_without_rows_say_that_another_version_pushed(small: Core, database: Database) -> None:
-    database.push(small, run=RUN, name="changed", replace=True)
+def test_questions_of_a_trace_in_another_model_are_refused(small: Core, database: Database, tmp_path: Path) -> None:
+    database.push(small, run=RUN, name="changed", labels=["commit=1"], replace=True)
     database.ask("MATCH (t:Trace {id: $id}) SET t.database_version = 1", write=True, id=small.trace_id)
-    notes = database.ask("odd_layers", trace=small.trace_id).notes
-    assert any("pull/changed was pushed by version" in note for note in notes)
-    database.push(small, run=RUN, name="changed", replace=True)
+    with pytest.raises(
+        DatabaseError, match=r"pull/changed is stored in model \d+\.1 .* reads model \d+\.\d+: .*db upgrade"
+    ):
+        database.ask("odd_layers", trace=small.trace_id)
+    assert any("pull/changed" in note for note in database.ask("run_history").notes)
+    (tmp_path / "moved.json").write_text(json.dumps({"pushed_by": "pull changed", **small_trace()}))
+    arguments = ["upgrade", str(tmp_path), "--uri", database.connection.uri]
+    upgraded = CliRunner().invoke(app, arguments, env={"NEO4J_PASSWORD": database.connection.password})
+    assert upgraded.exit_code == 0, upgraded.output
+    assert "replaced pull/changed" in upgraded.output or "replaced changed" in upgraded.output
+    (trace,) = (one for one in database.traces() if one["id"] == small.trace_id)
+    assert (trace["path"], trace["labels"]) == ("pull/changed", ["commit=1"])
+    assert len(database.pull_core("changed").columns) == len(small.columns)
+    again = CliRunner().invoke(app, arguments, env={"NEO4J_PASSWORD": database.connection.password})
+    assert "older" in again.output
 
 
 def test_what_is_replaced_meanwhile_is_refused(small: Core, database: Database) -> None:

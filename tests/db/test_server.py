@@ -247,21 +247,21 @@ class TestSettings:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             with pytest.raises(ServerError, match=f"port {port} is taken"):
-                chosen_ports(port, None)
+                chosen_ports(port, 0)
             with pytest.raises(ServerError, match=f"port {port} is taken"):
-                chosen_ports(None, port)
+                chosen_ports(0, port)
 
     def test_others_are_found_where_the_usual_ones_are_taken(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             monkeypatch.setattr("tracelens_graph.db.server.settings.BOLT_PORT", taken.getsockname()[1])
             monkeypatch.setattr("tracelens_graph.db.server.settings.HTTP_PORT", taken.getsockname()[1])
-            assert len({*chosen_ports(None, None), taken.getsockname()[1]}) == 3
+            assert len({*chosen_ports(0, 0), taken.getsockname()[1]}) == 3
 
     def test_the_usual_ones(self, monkeypatch: pytest.MonkeyPatch) -> None:
         bolt, http = free_ports()
         monkeypatch.setattr("tracelens_graph.db.server.settings.BOLT_PORT", bolt)
         monkeypatch.setattr("tracelens_graph.db.server.settings.HTTP_PORT", http)
-        assert chosen_ports(None, None) == (bolt, http)
+        assert chosen_ports(0, 0) == (bolt, http)
 
     @pytest.mark.parametrize("size", ["", "1", "0m", "1 g", "1t", "-1g", "1g -Dx=y"])
     def test_sizes(self, size: str) -> None:
@@ -359,7 +359,7 @@ def test_a_server_that_does_not_start(neo4j_program: Program, tmp_path: Path) ->
     bolt, http = free_ports()
     java, files = neo4j_program
     with pytest.raises(ServerError, match="Neo4j ended while it started: .*VM"):
-        server.start(home, java, files, bolt_port=bolt, http_port=http, memory=Memory("2m", "8m"))
+        server.start(home, java, files, bolt_port=bolt, http_port=http, heap="2m", page_cache="8m")
     assert server.running(home) is None
     (home / "data" / "left").write_text("by a start that nobody got a password from")
     with pytest.raises(ServerError, match="the server cannot be set up: Unrecognized setting"):
@@ -377,7 +377,7 @@ def test_a_life(neo4j_program: Program, tmp_path: Path, monkeypatch: pytest.Monk
 
     def start() -> tuple[server.Server, str | None]:
         return server.start(
-            home, java, files, password=PASSWORD, bolt_port=bolt, http_port=http, memory=SMALL, patience_s=PATIENCE_S
+            home, java, files, password=PASSWORD, bolt_port=bolt, http_port=http, **SMALL, patience_s=PATIENCE_S
         )
 
     try:
@@ -411,9 +411,12 @@ def test_a_life(neo4j_program: Program, tmp_path: Path, monkeypatch: pytest.Monk
         assert process.arguments(started.pid) == ""
         assert server.running(home) is None
 
-        again, password = start()
+        with socket.create_server(("127.0.0.1", bolt)), pytest.raises(ServerError, match=f"port {bolt} is taken"):
+            server.start(home, java, files, patience_s=PATIENCE_S)
+        again, password = server.start(home, java, files, patience_s=PATIENCE_S)
         assert password is None
         assert again.pid != started.pid
+        assert replace(again, pid=started.pid) == started
         with errors_in_words(connection), connection.driver() as driver:
             assert driver.execute_query("MATCH (n:Left) RETURN n.by").records[0][0] == "the first life"
     finally:
@@ -428,7 +431,7 @@ def test_a_start_that_was_cut_off(neo4j_program: Program, tmp_path: Path) -> Non
     bolt, http = free_ports()
 
     def start() -> server.Server:
-        return server.start(home, java, files, bolt_port=bolt, http_port=http, memory=SMALL, patience_s=PATIENCE_S)[0]
+        return server.start(home, java, files, bolt_port=bolt, http_port=http, **SMALL, patience_s=PATIENCE_S)[0]
 
     with subprocess.Popen(
         [sys.executable, "-c", _CUT_OFF, str(home), str(java.path), str(java.version), str(files), str(bolt), str(http)]

@@ -268,7 +268,7 @@ def test_call_gives_a_table_with_columns_of_the_page(
         patterns = [re.sub("RUN|COLUMN", ".+", column) for column in columns]
         assert all(any(re.fullmatch(pattern, column) for column in table.columns) for pattern in patterns)
     else:
-        assert {re.sub(r"^rank_\d+_", "rank_i_", column) for column in table.columns} <= set(columns)
+        assert {re.sub(r"^(rank|device)_(?:\d+|[A-Z])_", r"\1_i_", column) for column in table.columns} <= set(columns)
 
 
 @pytest.mark.parametrize("name", REPORT)

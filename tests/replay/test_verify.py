@@ -120,6 +120,25 @@ def test_kernels_are_compared_on_a_gpu(tmp_path: Path, monkeypatch: pytest.Monke
     ]
 
 
+def test_an_operation_that_leads_to_the_traced_one_is_held_against_what_is_below_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(fake_torch.install(tmp_path, on_gpu=True)))
+    accept(monkeypatch)
+    traced = replace(MM.traced, kernels=("gemm",), gpu="H100", within="lib::mm", children=("lib::part",))
+    plan = replace(MM, traced=traced)
+    made = [
+        {**AS_TRACED, "kernels": ["gemm"], "children": children}
+        for children in (["aten::_mm", "lib::mm", "lib::part"], ["aten::_mm"], ["lib::mm", "lib::other"])
+    ]
+    table = verified(tmp_path, *(program(at, writing(profile(one)), plan) for at, one in enumerate(made)))
+    assert [(one["outcome"], one["why"]) for one in table.records()] == [
+        ("equal", ""),
+        ("other children", "lib::mm was not called"),
+        ("other children", "op 1 of 1: lib::other, not lib::part"),
+    ]
+
+
 def test_a_script_of_several_operations_has_a_row_for_each(torch: Path) -> None:
     both = writing(profile(AS_TRACED, {**AS_TRACED, "children": []}))
     table = verified(torch, program(1, both, MM, MM, kind="sequence"), program(2, both, MM))

@@ -15,10 +15,10 @@ from recording import record
 from replay_plans import mm, scaled
 
 from tracelens_graph.loading.one import load_core
+from tracelens_graph.replay.devices import compared_results
 from tracelens_graph.replay.planning import plan_call
 from tracelens_graph.replay.program_text import program
 from tracelens_graph.replay.replay_plan import Argument, Fill, ReplayPlan, TensorValue
-from tracelens_graph.replay.results import compared_results
 from tracelens_graph.replay.schemas import parse, schemas_of
 from tracelens_graph.replay.verify.verify import outermost_ops
 
@@ -193,7 +193,9 @@ def test_the_result_of_a_short_program_is_that_of_the_one_in_full(tmp_path: Path
     assert short["tflops"] == pytest.approx(2 * 64 * 32 * 16 / short["median_us"] / 1e6)
     for name, result in (("a.json", short), ("b.json", full)):
         (tmp_path / name).write_text(json.dumps([result]))
-    assert [row["op"] for row in compared_results(tmp_path / "a.json", tmp_path / "b.json").records()] == ["aten::mm"]
+    assert [row["op"] for row in compared_results(tmp_path / "a.json", tmp_path / "b.json").results.records()] == [
+        "aten::mm"
+    ]
 
 
 def test_what_a_short_program_writes_comes_back(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from tracelens_graph.cli.windows import Window
 from tracelens_graph.utils.suggest import hint
 
 _TABLES = ("replay_signatures", "replay_coverage")
+_OF_RESULTS = ("replay_devices", "replay_results")
 
 
 class By(StrEnum):
@@ -42,7 +43,7 @@ def replay(
         list[str],
         argument(
             metavar="TRACE",
-            help="Trace, saved graph, or - for stdin; with --verify a folder of programs; or two files of results.",
+            help="Trace, saved graph, or - for stdin; with --verify a folder of programs; with --compare results.",
         ),
     ],
     *,
@@ -112,6 +113,10 @@ def replay(
     python: Annotated[
         str | None, option(metavar="FILE", help="With --verify: a Python that has torch; else this one.")
     ] = None,
+    compare: Annotated[
+        bool,
+        option("--compare", help="Compare results that programs wrote with --json: files or folders, one per device."),
+    ] = False,
     et: ExecutionTraceFile = None,
     arch: Arch = None,
     extension: Extensions = None,
@@ -126,7 +131,8 @@ def replay(
     what is assumed, and what cannot and why. Tables are replay_signatures and replay_coverage, which is of all GPU
     time.
 
-    Programs print their times, and write them with --json; two such files are compared.
+    Programs print their times, and write them with --json. --compare puts those of several devices side by side: by
+    operation (replay_results), and in sum as often as the trace calls them (replay_devices).
 
     Example: tracelens-graph replay trace.json.gz --top 5
 
@@ -134,8 +140,11 @@ def replay(
     """
     if arch == NO_ARCH:
         raise typer.BadParameter("--arch: replay needs no device; leave it out")
-    if table is not None and table not in _TABLES:
-        raise typer.BadParameter(f"--table: there is no table {table!r}; {hint(table, _TABLES)}")
+    tables = _OF_RESULTS if compare else _TABLES
+    if table is not None and table not in tables:
+        raise typer.BadParameter(f"--table: there is no table {table!r}; {hint(table, tables)}")
+    if len(given) > 1 and not (compare or verify):
+        raise typer.BadParameter(f"one trace is wanted, not {len(given)}; --compare puts results side by side")
     asked = Asked(
         trace=given[0],
         window=window,
@@ -148,7 +157,7 @@ def replay(
         batch=batch,
         collectives=collectives,
         kernel_sources=tuple(kernel_source or ()),
-        table=table,
+        table=None if compare else table,
         et=et,
         arch=arch,
         extensions=tuple(extension or ()),
@@ -156,14 +165,14 @@ def replay(
     )
     if python is not None and not verify:
         raise typer.BadParameter("--python goes with --verify")
-    if verify or len(given) > 1:
-        asked.check_is_plain("--verify" if verify else "a comparison of results")
-    if extension and not verify and len(given) > 1:
-        raise typer.BadParameter("--extension: a comparison of results takes none")
+    if compare and (verify or extension):
+        raise typer.BadParameter(f"--compare goes without {'--verify' if verify else '--extension'}")
+    if compare or verify:
+        asked.check_is_plain("--compare" if compare else "--verify")
     if verify:
         verify_folder(given, python, asked.extensions, outputs)
-    elif len(given) > 1:
-        compare_results(given, outputs)
+    elif compare:
+        compare_results(given, table, outputs)
     else:
         asked.check()
         check_is_no_folder(given[0])

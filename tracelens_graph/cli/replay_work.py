@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ import typer
 from tracelens_graph.cli.options import architecture_named, architecture_of, as_written
 from tracelens_graph.cli.outputs import Outputs
 from tracelens_graph.cli.replay_asked import ROWS, Asked
-from tracelens_graph.cli.shown import Shown, print_table
+from tracelens_graph.cli.shown import Shown, print_table, put
 from tracelens_graph.cli.traces import extension_of, load
 from tracelens_graph.cli.windows import WindowChoice
 from tracelens_graph.errors import AnalysisError
@@ -198,27 +199,34 @@ def verify_folder(folders: Sequence[str], python: str | None, extensions: Sequen
         raise AnalysisError("nothing was verified: none of these programs runs by itself")
 
 
-def compare_results(files: Sequence[str], outputs: Outputs) -> None:
-    """Print the results that programs wrote on two machines side by side.
+def compare_results(files: Sequence[str], name: str | None, outputs: Outputs) -> None:
+    """Print the results that programs wrote on several devices side by side: in sum, then by operation.
+
+    Args:
+        files: files of results, or folders of such.
+        name: of the table that is asked for; None shows both, and writes that by operation.
+        outputs: where to.
 
     Raises:
-        typer.BadParameter: not two files are named.
-        ResultsError: one cannot be read, or holds something else, such as a trace.
-        AnalysisError: they have nothing in common.
+        ResultsError: one cannot be read, or holds something else, such as a trace; or there is one alone.
+        AnalysisError: no two have anything in common.
     """
-    if len(files) != 2:
-        raise typer.BadParameter(f"one trace, or two files of results, are wanted, not {len(files)}")
     from tracelens_graph.errors import ResultsError
-    from tracelens_graph.replay.results import compared_results
+    from tracelens_graph.replay.devices import compared_results
+    from tracelens_graph.reports.views import with_headings
 
     try:
-        table = compared_results(*files)
+        found = compared_results(*files)
     except ResultsError as error:
         comparing = shlex.join(["tracelens-graph", "diff", *files])
         raise ResultsError(f"{error}; results of programs are compared here, traces by: {comparing}") from None
-    _print(table, outputs)
-    if not table["op"]:
-        raise AnalysisError("nothing was compared: no operation ran with the same arguments in both")
+    if name is None and outputs.to_screen:
+        put(Shown(found.devices, view=with_headings).text())
+        _print(replace(found.results, title="By operation"), outputs)
+    else:
+        _print(found.devices if name == "replay_devices" else found.results, outputs)
+    if not found.results["op"]:
+        raise AnalysisError("nothing was compared: no operation ran with the same arguments on two of them")
 
 
 def check_is_no_folder(trace: str) -> None:
@@ -236,7 +244,9 @@ def check_is_no_folder(trace: str) -> None:
         with open(trace, "rb") as file:
             head = file.read(_HEAD)
         if b'"median_us"' in head and b'"traceEvents"' not in head:
-            raise typer.BadParameter(f"{trace}: holds results of programs; name two such files to compare them")
+            raise typer.BadParameter(
+                f"{trace}: holds results of programs; --compare puts several such files side by side"
+            )
 
 
 def _print(table: Table, outputs: Outputs) -> None:

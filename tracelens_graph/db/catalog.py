@@ -18,7 +18,8 @@ from tracelens_graph.db.statements import (
     Whole,
 )
 from tracelens_graph.errors import DatabaseError
-from tracelens_graph.schema.database import CONTEXT_PROPERTIES, Type
+from tracelens_graph.schema import SCHEMA_VERSION
+from tracelens_graph.schema.database import CONTEXT_PROPERTIES, DATABASE_VERSION, Type
 from tracelens_graph.utils.suggest import did_you_mean, there_are
 
 if TYPE_CHECKING:
@@ -65,6 +66,21 @@ def is_sound(trace: Mapping[str, Any]) -> bool:
     wanted = _ALWAYS | _COMPLETE if trace.get("state") == "complete" else _ALWAYS
     return wanted <= trace.keys() and all(
         _fits(trace[stored.name], stored.type) for stored in CONTEXT_PROPERTIES["Trace"] if stored.name in trace
+    )
+
+
+def is_current(trace: Mapping[str, Any]) -> bool:
+    """Whether a complete trace is stored as this version stores traces."""
+    return (trace["schema_version"], trace.get("database_version")) == (SCHEMA_VERSION, DATABASE_VERSION)
+
+
+def why_outdated(trace: Mapping[str, Any]) -> str:
+    """What to do about a trace that is stored in another way."""
+    stored = f"{trace['schema_version']}.{trace.get('database_version', 0)}"
+    ours = f"{SCHEMA_VERSION}.{DATABASE_VERSION}"
+    return (
+        f"{trace.get('path', trace['id'])} is stored in model {stored} of the database, and this version reads model "
+        f"{ours}: `tracelens-graph db upgrade FILE` pushes it again"
     )
 
 

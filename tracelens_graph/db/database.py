@@ -8,7 +8,7 @@ with tlg.connect("bolt://127.0.0.1:7687", password="...") as db:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -39,8 +39,6 @@ from tracelens_graph.graph.context import build_context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.registry import HOMES, RENAMED, current, schema_of
-from tracelens_graph.schema import SCHEMA_VERSION
-from tracelens_graph.schema.database import DATABASE_VERSION
 from tracelens_graph.utils.texts import file_name, stem
 
 if TYPE_CHECKING:
@@ -332,8 +330,6 @@ class Database:
                 given = {name: value for name, value in (old.given if old else {}).items() if name in named.parameters}
                 _check_types(named, parameters)
                 answer = query.ask(self._db, named, {**given, **parameters}, timeout_s)
-                if not len(answer):
-                    answer.notes = [*answer.notes, *_older(catalog.traces(self._db))]
                 answer = with_lists(answer, schema_of(question) if named.name in HOMES else {})
                 return old.as_before(question, answer) if old else answer
             own = query.statement_of(question)
@@ -372,21 +368,6 @@ def _check_types(asked: Query, parameters: Mapping[str, Any]) -> None:
             and (isinstance(value, bool) or not isinstance(value, int))
         ):
             raise DatabaseError(f"{name}={value!r:.60}: a whole number or null is wanted")
-
-
-def _older(traces: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Of which traces the database may not hold what a question asks for."""
-    wanted = (SCHEMA_VERSION, DATABASE_VERSION)
-    older = [
-        one
-        for one in traces
-        if one["state"] == "complete" and (one["schema_version"], one.get("database_version")) != wanted
-    ]
-    if older:
-        yield (
-            f"{older[0]['path']}{' and others' * (len(older) > 1)} was pushed by version {older[0]['tool_version']}, "
-            "so some of what questions ask for is missing: push it again with --replace"
-        )
 
 
 def connect(

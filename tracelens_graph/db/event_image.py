@@ -17,9 +17,16 @@ from tracelens_graph.graph.classes import class_rows, hex_of, subtree_classes
 from tracelens_graph.graph.context import Context, EdgeTexts
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edges import EdgeRows, edge_rows
-from tracelens_graph.graph.traversals import climb, subtree_sums
+from tracelens_graph.graph.traversals import climb, rows_of_kind, subtree_sums
 from tracelens_graph.schema import EVENT_EDGES, FOREST_KINDS, GPU_KINDS, HOST_KINDS, Flag, Kind, OwnerRule
-from tracelens_graph.schema.database import EDGE_PROPERTIES, EVENT, EVENT_PROPERTIES, HEAT, event_labels
+from tracelens_graph.schema.database import (
+    ARGUMENTS_OF_TABLES,
+    EDGE_PROPERTIES,
+    EVENT,
+    EVENT_PROPERTIES,
+    HEAT,
+    event_labels,
+)
 from tracelens_graph.stores.frames import Frame, Texts, recorded_columns, step_numbers
 from tracelens_graph.utils.arrays import Mask, Rows
 
@@ -83,8 +90,7 @@ def columns(core: Core, context: Context, options: Options) -> dict[str, Any]:
     if core.programs is not None and core.programs.sources:
         ops = np.flatnonzero(c.kind == Kind.Op)
         found["source"] = _spread(len(c), ops, core.programs.source_place, core.programs.sources)
-    if options.with_args:
-        found["args"] = _texts_of(core, dict(_arguments(core)))
+    found["args"] = _texts_of(core, dict(_arguments(core, options.with_args)))
     return found
 
 
@@ -140,12 +146,20 @@ def _arrows(core: Core) -> dict[int, str]:
     return {uid: json.dumps(uids) for uid, uids in found.items()}
 
 
-def _arguments(core: Core) -> Iterator[tuple[int, str]]:
-    """uid and recorded arguments as JSON of all events that have some."""
-    uids = np.sort(core.columns.uid).tolist()
-    for low in range(0, len(uids), _DECODED_AT_ONCE):
-        for uid, event in core.details.events(uids[low : low + _DECODED_AT_ONCE]).items():
-            if arguments := event.get("args"):
+def _arguments(core: Core, is_all: bool) -> Iterator[tuple[int, str]]:
+    """uid and recorded arguments as JSON of the events that have some: all, or those that tables are made of."""
+    c = core.columns
+    kinds = [kind for kind in ARGUMENTS_OF_TABLES if kind is not Kind.Op or core.programs is not None]
+    rows = np.arange(len(c)) if is_all else rows_of_kind(c, kinds)
+    rows = rows[np.argsort(c.uid[rows])]
+    kind_of = dict(zip(c.uid[rows].tolist(), c.kind[rows].tolist(), strict=True))
+    for low in range(0, len(rows), _DECODED_AT_ONCE):
+        for uid, event in core.details.events(c.uid[rows[low : low + _DECODED_AT_ONCE]].tolist()).items():
+            arguments = event.get("args")
+            if isinstance(arguments, dict) and not is_all:
+                names = ARGUMENTS_OF_TABLES[kind_of[uid]]
+                arguments = {name: arguments[name] for name in names if name in arguments}
+            if arguments:
                 yield uid, msgspec.json.encode(arguments).decode()
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from tracelens_graph.db.catalog import resolve, traces
+from tracelens_graph.db.catalog import is_current, resolve, traces, why_outdated
 from tracelens_graph.db.connection import OpenDatabase
 from tracelens_graph.db.image import ranges_by_size
 from tracelens_graph.errors import DatabaseError
@@ -26,8 +26,8 @@ from tracelens_graph.graph.flows import Flow
 from tracelens_graph.graph.graph import Graph
 from tracelens_graph.graph.info import TraceInfo
 from tracelens_graph.graph.programs import RUNS, CompiledProgram, CompiledPrograms, code_type
-from tracelens_graph.schema import SCHEMA_VERSION, STORED, Flag, Kind, OwnerRule
-from tracelens_graph.schema.database import DATABASE_VERSION, EVENT, PULLED_EDGES
+from tracelens_graph.schema import STORED, Flag, Kind, OwnerRule
+from tracelens_graph.schema.database import EVENT, PULLED_EDGES
 from tracelens_graph.stores.packed import PackedDetails
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ _NO_TIME = -(2**62)
 def pull_trace(db: OpenDatabase, wanted: str, progress: Progress | None = None) -> Core:
     """The graph of a trace in a database.
 
-    It has the nodes, edges and facts of the graph that was pushed, and its id. The arguments of events are there if
-    they were pushed. Halves of characters, which no database holds, come back as U+FFFD.
+    It has the nodes, edges and facts of the graph that was pushed, and its id. Of the arguments of events it has
+    those that were pushed. Halves of characters, which no database holds, come back as U+FFFD.
 
     Args:
         db: the database.
@@ -112,8 +112,8 @@ def _check(trace: Mapping[str, Any]) -> None:
         raise DatabaseError(f"{path} is not complete in the database ({trace['state']}): push it again")
     if trace.get("lean"):
         raise DatabaseError(f"{path} was pushed without some of its events, so its graph cannot be put together again")
-    if (trace.get("schema_version"), trace.get("database_version")) != (SCHEMA_VERSION, DATABASE_VERSION):
-        raise DatabaseError(f"{path} was pushed by version {trace.get('tool_version')}: push it again with --replace")
+    if not is_current(trace):
+        raise DatabaseError(why_outdated(trace))
 
 
 class _Reader:
@@ -141,9 +141,8 @@ class _Reader:
 
     def core(self) -> Core:
         """The graph, checked."""
-        with_args = json.loads(self._trace["options"])["with_args"]
         info = TraceInfo(**json.loads(self._trace["info"]))
-        self._in_all = self._size + (info.events if with_args else 0)
+        self._in_all = self._size + info.events
         for low in range(0, self._size, BATCH):
             self._batch(low, min(low + BATCH, self._size))
         names = self._sort_names()
@@ -162,7 +161,7 @@ class _Reader:
             depends_on=np.concatenate((np.zeros((0, 2), np.int64), *self._depends_on)),
             collective_args=self._collectives,
             info=info,
-            details=self._details(info.events if with_args else 0),
+            details=self._details(info.events),
             programs=self._compiled_programs(),
             instructions=instructions if any(instructions) else [],
         )

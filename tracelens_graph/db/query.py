@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.cypher import Query, library, parse
 from tracelens_graph.cypher.clause import Asked
-from tracelens_graph.db.catalog import resolve, traces
+from tracelens_graph.db.catalog import is_current, resolve, traces, why_outdated
 from tracelens_graph.db.connection import WRITE_ALLOWS, OpenDatabase
 from tracelens_graph.db.subject import check_values, chosen, subject, why_empty
 from tracelens_graph.errors import DatabaseError
@@ -137,17 +137,23 @@ def ask(db: OpenDatabase, query: Query, parameters: Mapping[str, Any], timeout_s
         timeout_s: after how long the server gives up.
 
     Raises:
-        DatabaseError: as `prepared`, or a step, device or the like is not there, or the server refuses.
+        DatabaseError: as `prepared`, or a step, device or the like is not there, a trace is stored in another model, or
+            the server refuses.
     """
     db.reach()
     _, given = prepared(db, query, parameters)
-    check_values(db, query, given)
     complete = [trace for trace in traces(db) if trace["state"] == "complete"]
     places = chosen(query, complete, given)
+    outdated = [trace for trace in complete if not is_current(trace)]
+    if asked := [trace for trace in outdated if {trace["id"], trace["run"]} & set(places.values())]:
+        raise DatabaseError(why_outdated(asked[0]))
+    check_values(db, query, given)
     given |= places
     with db.session(reads=True) as session:
         table, _ = _run(session, query.statement(given.keys()), given, timeout_s, write=False)
     notes = [] if len(table) else [why_empty(db, query, complete, given)]
+    if outdated and not places:
+        notes.append(f"{len(outdated):,} of {len(complete):,} traces may be missing: {why_outdated(outdated[0])}")
     of = subject(complete, places)
     title = f"{query.title} Asked of {of}." if of else query.title
     return Table(query.name, table.columns, declared(query, table), title, notes)

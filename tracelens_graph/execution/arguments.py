@@ -110,7 +110,7 @@ def _with_values(empty: str, values: tuple[bytes, ...], places: tuple[int, ...])
     texts: list[str] = msgspec.json.decode(empty)
     for place, value in zip(places, values, strict=True):
         if value:
-            texts[place] = _value_text(decoded([value])[0])
+            texts[place] = value_text(decoded([value])[0])
     return _encoded(texts)
 
 
@@ -151,10 +151,10 @@ def _element_type(recorded: str) -> str:
     return "" if found == _UNDEFINED else found
 
 
-def _value_text(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A value as PyTorch prints it."""
     if isinstance(value, list):
-        return f"[{', '.join(map(_value_text, value))}]"
+        return f"[{', '.join(map(value_text, value))}]"
     if isinstance(value, float):
         return _float_text(value)
     return str(value)

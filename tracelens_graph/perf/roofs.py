@@ -116,6 +116,12 @@ def traffic_us(cost: Cost, arch: Architecture) -> float | None:
     return cost.bytes / (bandwidth * 1e3)
 
 
+def least_us(cost: Cost, arch: Architecture) -> float | None:
+    """The least time in which a device can do some work, in us: by `roofline`, else `traffic_us`; None for neither."""
+    roof = roofline(cost, arch)
+    return roof.time_us if isinstance(roof, Roof) else traffic_us(cost, arch)
+
+
 def peak_bus_bandwidth(device: Architecture | str, one_host: bool = True) -> float | None:
     """The bus bandwidth that collectives can reach at most, as NCCL's tests define it: the rate of a device's links.
 

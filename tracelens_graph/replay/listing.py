@@ -56,7 +56,6 @@ def listing(plans: Plans, files: Mapping[int, str] | None = None) -> Table:
     found = plans.signatures
     core, c = found.core, found.core.columns
     every = range(len(found))
-    whole = int(c.dur_ns[found.window.gpu_rows].sum())
     gpu = [gpu_below(core, row) for row in found.rows.tolist()]
     cells = argument_cells(core, c.argset[found.rows])
     columns: dict[str, Cells] = {
@@ -66,7 +65,7 @@ def listing(plans: Plans, files: Mapping[int, str] | None = None) -> Table:
         "concrete_inputs": cells["Concrete Inputs"],
         "calls": found.calls,
         "time_us": found.charged_ns / 1e3,
-        "percent": 100 * found.charged_ns / whole if whole else np.zeros(len(found)),
+        "percent": found.percent,
         "could_be_won_us": found.won_ns / 1e3,
         "percent_of_roof": 100 * (1 - found.won_ns / np.maximum(found.charged_ns, 1)),
         "median_us": found.median_ns / 1e3,

@@ -47,7 +47,10 @@ KINDS: tuple[str, ...] = get_args(get_type_hints(Named)["kind"])
 _DEEPEST = 8
 """Lists in lists, in an argument."""
 _Module = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z", max_length=200)]
-_Mode = Literal["no_grad", "below_autograd", "autocast bfloat16", "autocast float16"]
+_Mode = Literal[
+    "no_grad", "below_autograd", "autocast bfloat16", "autocast float16", "cuda.matmul.allow_tf32=True",
+    "cudnn.allow_tf32=False", "cudnn.benchmark=True", "cudnn.deterministic=True",
+]  # fmt: skip
 
 
 class _Use(Plain, frozen=True):

@@ -16,10 +16,11 @@ from tracelens_graph.errors import CannotReplay
 from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.frameworks import NAMESPACES
 from tracelens_graph.graph.traversals import ancestors
-from tracelens_graph.perf.roofs import Roof, roofline, traffic_us
+from tracelens_graph.perf.roofs import least_us
 from tracelens_graph.replay.calls import Surroundings, gpu_below
 from tracelens_graph.replay.instruction import InstructionPlan, plan_instruction
 from tracelens_graph.replay.planning import plan_call, plan_custom
+from tracelens_graph.replay.portable import portable
 from tracelens_graph.replay.replay_plan import ReplayPlan, Traced, Work
 from tracelens_graph.replay.signatures import Signatures
 from tracelens_graph.schema import Kind
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from tracelens_graph.extensions.extension import Replayer
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.window import Window
-    from tracelens_graph.perf.cost import Cost
     from tracelens_graph.perf.devices import Architecture
 
 State = Literal["yes", "assumed", "no"]
@@ -154,7 +154,7 @@ class Estimates:
             return Work()
         cost = found.costs[code]
         flops, moved = (None if one is None else float(one) for one in (cost.flops, cost.bytes))
-        return Work(flops, moved, None if self.arch is None else _least_us(cost, self.arch))
+        return Work(flops, moved, None if self.arch is None else least_us(cost, self.arch))
 
     def _alike(self, row: int) -> Iterator[int]:
         """The row, then those of the operations above it that have the same GPU work."""
@@ -166,11 +166,6 @@ class Estimates:
                 return
             if core.columns.kind[above] == Kind.Op:
                 yield above
-
-
-def _least_us(cost: Cost, arch: Architecture) -> float | None:
-    roof = roofline(cost, arch)
-    return roof.time_us if isinstance(roof, Roof) else traffic_us(cost, arch)
 
 
 def traced_at(core: Core, row: int, gpu: str = "") -> Traced:
@@ -194,6 +189,7 @@ def traced(signatures: Signatures, place: int, gpu: str = "") -> Traced:
         calls=int(signatures.calls[place]),
         median_us=float(signatures.median_ns[place]) / 1e3,
         total_us=float(signatures.total_ns[place]) / 1e3,
+        percent=float(signatures.percent[place]),
     )
 
 
@@ -203,4 +199,5 @@ def complete(plans: Plans, place: int, estimates: Estimates) -> Planned:
     if found.plan is None:
         return found
     row = int(plans.signatures.rows[place])
-    return Planned(found.plan.with_traced(traced(plans.signatures, place, estimates.gpu), estimates.of(row)))
+    made = found.plan.with_traced(traced(plans.signatures, place, estimates.gpu), estimates.of(row))
+    return Planned(portable(made, plans.signatures.core) if isinstance(made, ReplayPlan) else made)

@@ -201,22 +201,22 @@ def heading_lines(plan: ReplayPlan, width: int = _HEADING_WIDTH, is_short: bool 
     elif len(plan.traced.kernels) > _MOST_KERNELS:
         kernels.append(f"and {len(plan.traced.kernels) - _MOST_KERNELS} more")
     for label, notes in {
-        "traced": [", ".join(_times(plan.traced))], "kernel": kernels, "runs under": plan.modes,
+        "traced": [", ".join(_times(plan.traced, is_short))], "kernel": kernels, "runs under": plan.modes,
         "assumed": plan.assumed, "note": plan.notes,
     }.items():  # fmt: skip
         for note in notes:
             yield from entry(label, note, _LONGEST_KERNEL if label == "kernel" else _LONGEST, width)
 
 
-def _times(traced: Traced) -> Iterator[str]:
-    """Number of calls, their GPU time, and the GPU, as far as they are known."""
+def _times(traced: Traced, is_short: bool) -> Iterator[str]:
+    """Number of calls, their GPU time, and the GPU, as far as they are known; in short without the call of the plan."""
     yield f"{traced.calls:,} call" + "s" * (traced.calls != 1)
     if traced.kernels and traced.calls == 1:
         yield f"{traced.kernel_us:,.2f} us of GPU time"
     elif traced.kernels:
         total = f"{traced.total_us:,.1f} us of GPU time in all, " if traced.total_us else ""
         yield f"{total}median {traced.median_us:,.2f} us a call"
-        if abs(traced.kernel_us - traced.median_us) > _MUCH * traced.median_us:
+        if not is_short and abs(traced.kernel_us - traced.median_us) > _MUCH * traced.median_us:
             yield f"{traced.kernel_us:,.2f} us in the one that is shown here"
     if traced.gpu:
         yield f"on {traced.gpu}"

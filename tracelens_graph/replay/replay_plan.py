@@ -213,6 +213,8 @@ class Traced(Plain, frozen=True):
         gpu: name of the GPU; empty where the trace does not tell.
         host_us: duration of that call on the host, in us.
         total_us: sum over all calls of their GPU work, in us.
+        percent: share of the GPU time of the trace, or of its part, that is charged to them; 0 where that is not known.
+        within: the traced operation, where another one is called that leads to it on the traced GPU; empty otherwise.
     """
 
     calls: int = 1
@@ -224,6 +226,8 @@ class Traced(Plain, frozen=True):
     gpu: str = ""
     host_us: float = 0.0
     total_us: float = 0.0
+    percent: float = 0.0
+    within: str = ""
 
 
 class Work(Plain, frozen=True):
@@ -252,7 +256,8 @@ class ReplayPlan(Struct, frozen=True):
         work: what models say of one call.
         notes: what else is not as it was, in words.
         imports: modules that register the operation, where it is none of PyTorch's own.
-        modes: what PyTorch is to be in during the call: `no_grad`, `below_autograd`, `autocast bfloat16`.
+        modes: what PyTorch is to be in during the call: `no_grad`, `below_autograd`, `autocast bfloat16`, and settings
+            of `torch.backends` such as `cudnn.benchmark=True`.
     """
 
     kind: ClassVar[str] = "op"

@@ -1,11 +1,10 @@
-"""Results that programs wrote on two machines, side by side."""
+"""Results that programs wrote, as files or folders of them."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
-from collections.abc import Iterator, Sequence
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,20 +13,11 @@ import msgspec
 from tracelens_graph.errors import ResultsError
 from tracelens_graph.replay.folder import INDEX
 from tracelens_graph.replay.replay_plan import Recorded
-from tracelens_graph.replay.tables import REPLAY_RESULTS
-from tracelens_graph.tables.table import Table
-from tracelens_graph.utils.texts import cut_end, distinct_names, shown_name
 
 _LARGEST = 64 << 20
 """Bytes of a file that is read."""
-_NAMED = 5
-"""Operations that a note names."""
-_LONGEST_NAME = 100
-"""Characters of each."""
 _OTHERS = ("operations.json", INDEX)
 """Files of a folder that hold something else."""
-_LONGEST = 300
-"""Characters of an error."""
 
 
 class Result(msgspec.Struct):
@@ -36,7 +26,10 @@ class Result(msgspec.Struct):
     Attributes:
         signature: its arguments; None for several operations in their order, which have none of their own.
         error: why there is none; empty if there is.
-        count: calls in the trace; of a list of operations.
+        library: version of CUDA or ROCm; empty where the program could not tell.
+        driver: version of the driver and, where the system tells it, the clock: `580.65.06, 1980 MHz`.
+        count: calls in the trace; 0 for sizes that the trace does not have.
+        percent: share of the trace's GPU time that was charged to these calls.
         largest_size: no size was above this; None if sizes are those of the trace.
     """
 
@@ -44,6 +37,8 @@ class Result(msgspec.Struct):
     signature: Recorded | None = None
     device: str = ""
     torch: str = ""
+    library: str | None = ""
+    driver: str = ""
     median_us: Annotated[float, msgspec.Meta(ge=0)] = math.nan
     tflops: float | None = None
     tbytes_per_s: float | None = None
@@ -51,30 +46,23 @@ class Result(msgspec.Struct):
     kernels: list[str] = []
     error: str = ""
     count: int = 1
+    percent: float | None = None
     largest_size: int | None = None
+
+    @property
+    def clock_mhz(self) -> float | None:
+        """Clock of the device's processors right behind the measurement."""
+        found = re.search(r", (\d+(?:\.\d+)?) MHz$", self.driver)
+        return float(found[1]) if found else None
 
     @property
     def identity(self) -> str:
         """What tells it from others of its file: operation, arguments, and how far they were shrunk."""
         return json.dumps([self.op, msgspec.to_builtins(self.signature), self.largest_size])
 
-    @property
-    def machine(self) -> str:
-        """Where it is from."""
-        return cut_end(f"{self.device}, torch {self.torch}", _LONGEST_NAME)
 
-
-def read_results(path: str | os.PathLike[str]) -> list[Result]:
-    """Results in a file, or in all files of results in a folder, by name.
-
-    Raises:
-        ResultsError: it cannot be read, or holds something else.
-    """
-    return _read_all(Path(path))[0]
-
-
-def _read_all(where: Path) -> tuple[list[Result], list[str]]:
-    """Results, and why others cannot be read.
+def read_results(where: Path) -> tuple[list[Result], list[str]]:
+    """Results in a file, or in all files of results in a folder, by name; and why others cannot be read.
 
     Raises:
         ResultsError: none can; the first reason.
@@ -95,71 +83,6 @@ def _read_all(where: Path) -> tuple[list[Result], list[str]]:
     if not results:
         raise ResultsError([*errors, f"{where}: holds no results; write them with --json"][0])
     return results, errors
-
-
-def compared_results(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> Table:
-    """Two machines' results by operation and arguments: those that differ most in time first.
-
-    Args:
-        first, second: files that programs wrote with `--json`, or folders of such.
-
-    Returns:
-        `replay_results`: a row per operation and arguments that both have. Notes tell what is in one alone, and what
-        failed.
-
-    Raises:
-        ResultsError: a file cannot be read, or holds something else.
-    """
-    names = distinct_names([os.fspath(first), os.fspath(second)])
-    (of_first, bad), (of_second, more_bad) = _read_all(Path(first)), _read_all(Path(second))
-    sides = [of_first, of_second]
-    found = [{one.identity: one for one in side if not one.error} for side in sides]
-    both = [(found[0][key], found[1][key]) for key in found[0] if key in found[1]]
-    both.sort(key=lambda pair: -abs(pair[1].median_us - pair[0].median_us))
-    devices = ["; ".join(sorted({one.machine for one in side.values()})) or "nothing" for side in found]
-    title = f"Results of {names[0]} (A: {devices[0]}) and {names[1]} (B: {devices[1]})"
-    notes = [note for at, name in enumerate(names) for note in _notes(name, sides[at], found[at], found[1 - at])]
-    if unread := [*bad, *more_bad]:
-        rest = f", and {len(unread) - 1} more" if len(unread) > 1 else ""
-        notes.append(f"cannot be read: {cut_end(unread[0], _LONGEST)}{rest}")
-    return REPLAY_RESULTS.of_records([_row(*pair) for pair in both], title, notes)
-
-
-def _notes(name: str, side: list[Result], own: dict[str, Result], other: dict[str, Result]) -> Iterator[str]:
-    """What is in one side alone, failed there, or is there twice."""
-    if ops := [one.op for key, one in own.items() if key not in other]:
-        yield f"only in {name}: {_listed(ops)}"
-    if ops := [f"{one.op} ({one.error})" for one in side if one.error]:
-        yield f"failed in {name}: {_listed(ops)}"
-    if number := sum(not one.error for one in side) - len(own):
-        twice = "are of an operation and arguments that a later one is of, too: the last counts"
-        yield f"in {name} {number} results {twice}"
-
-
-def _row(a: Result, b: Result) -> dict[str, Any]:
-    arguments = a.signature or Recorded()
-    return {
-        "op": a.op,
-        "input_dims": json.dumps(arguments.dims),
-        "input_types": json.dumps(arguments.types),
-        "concrete_inputs": json.dumps(arguments.values),
-        "device_a": a.device,
-        "device_b": b.device,
-        "median_us_a": a.median_us,
-        "median_us_b": b.median_us,
-        "difference_us": b.median_us - a.median_us,
-        "ratio": b.median_us / a.median_us if a.median_us else None,
-        "tflops_a": a.tflops,
-        "tflops_b": b.tflops,
-        "traced_us": a.traced_us or None,
-        "same_kernels": a.kernels == b.kernels if a.kernels and b.kernels else None,
-        "largest_size": a.largest_size,
-    }
-
-
-def _listed(ops: Sequence[str]) -> str:
-    shown = ", ".join(shown_name(op, _LONGEST_NAME) for op in ops[:_NAMED])
-    return f"{len(ops)}: {shown}" + (", ..." if len(ops) > _NAMED else "")
 
 
 def _entries(path: Path) -> list[Any]:

@@ -17,7 +17,7 @@ from tracelens_graph.perf.scalar_types import FLOATING, item_size
 from tracelens_graph.replay.program_text import ascii_text, dense_strides, heading_lines, program, unquoted
 from tracelens_graph.replay.replay_plan import Argument, Named, ReplayPlan, TensorValue, Value, tensors
 
-_WIDTH = 118
+_WIDTH = 120
 _UNBROKEN = 90
 """Characters of a list that is not broken over lines."""
 
@@ -51,18 +51,25 @@ _DRAWN = frozenset((
 ))  # fmt: skip
 """Dtypes that torch draws numbers of; others are converted to."""
 _OWN_NAMES = frozenset((
-    "before", "call", "device", "events", "gpu", "json", "measure", "memory", "restore", "result", "signature",
+    "before", "call", "device", "events", "free", "gpu", "json", "measure", "memory", "os", "restore", "result",
     "statistics", "sys", "timeit", "torch", "us",
 ))  # fmt: skip
 """Names of the program itself."""
 
-_TEMPLATE = '''"""{heading}
-"""
-import json, statistics, sys, timeit, torch
-{imports}
-device = "cuda" if torch.cuda.is_available() else "xpu" if hasattr(torch, "xpu") and torch.xpu.is_available() else "cpu"
+_DRIVER = "cat /sys/module/nvidia/version /sys/module/amdgpu/version 2>/dev/null"
+"""What tells the version of a device's driver."""
+_LARGE = 1 << 28
+"""Bytes of tensors from which on a program looks whether they fit before it makes them."""
+
+_DEVICE = (
+    'device = "cuda" if torch.cuda.is_available() else "xpu" if hasattr(torch, "xpu") and torch.xpu.is_available() '
+    'else "cpu"'
+)
+_TEMPLATE = '''"""{heading}"""
+import json, os, statistics, sys, timeit, torch
+{imports}{device}
 gpu = getattr(torch, device)
-{tensors}
+{settings}{tensors}
 
 def call():
 {call}
@@ -73,9 +80,7 @@ def measure(calls):
     events = [[gpu.Event(enable_timing=True) for _ in range(2)] for _ in range(calls)]
     getattr(gpu, "_sleep", int)(20_000_000)  # the host gets ahead of the GPU, so that launches do not count
     for begin, end in events:
-{restore}        begin.record()
-        call()
-        end.record()
+        {restore}begin.record(), call(), end.record()
     gpu.synchronize()
     return [1e3 * begin.elapsed_time(end) for begin, end in events]
 
@@ -83,8 +88,7 @@ if __name__ == "__main__":
     us = sorted(measure(110 if device != "cpu" else 20)[10:])  # the first ten warm up
 {result}
     print("{{op}}: median {{median_us:,.2f}} us of {{iterations}} calls, 80 % in {{spread_us}}".format(**result))
-    if "--json" in sys.argv:
-        open(sys.argv[sys.argv.index("--json") + 1], "w").write(json.dumps([result], indent=1))
+    "--json" in sys.argv and open(sys.argv[sys.argv.index("--json") + 1], "w").write(json.dumps([result], indent=1))
 '''
 
 
@@ -115,10 +119,12 @@ class _Program:
         return _TEMPLATE.format(
             heading=self._heading(),
             imports="".join(f"import {module}\n" for module in self._plan.imports),
+            device=_DEVICE,
+            settings="".join(self._settings()),
             tensors="\n".join(self._lines),
             call=call,
             setup="restore, " if is_restored else "",
-            restore="        restore()\n" if is_restored else "",
+            restore="restore(), " if is_restored else "",
             result="\n".join(self._result()),
         )
 
@@ -131,6 +137,20 @@ class _Program:
             f"Written by tracelens_graph {__version__}; needs {needs} alone. `replay --full` checks and restores more.",
         ]
         return unquoted("\n".join(lines))
+
+    def _settings(self) -> Iterator[str]:
+        """What is set before tensors are made, and that these fit if they are large."""
+        for mode in self._plan.modes:
+            if "=" in mode:
+                yield f"torch.backends.{mode.replace('=', ' = ')}  # as traced\n"
+        written = [one for one in self._plan.arguments if one.name in self._plan.restored]
+        if (needed := self._plan.bytes + sum(one.bytes for of in written for one in tensors(of.value))) >= _LARGE:
+            yield (
+                'free = gpu.mem_get_info()[0] if device != "cpu" else os.sysconf("SC_PHYS_PAGES") * '
+                'os.sysconf("SC_PAGE_SIZE")\n'
+                f'free < {needed} and sys.exit(f"its tensors need {needed / 1e9:,.1f} GB, and {{device}} has '
+                '{free / 1e9:,.1f} GB free")\n'
+            )
 
     # --- the call ----------------------------------------------------------------------------------------------------
 
@@ -151,7 +171,7 @@ class _Program:
         if any(keyword.iskeyword(one.name) for one in keywords):
             raise NoShortProgramError
         given += [[f"{one.name}={arguments[one.name][0]}", *arguments[one.name][1:]] for one in keywords]
-        for mode in plan.modes:
+        for mode in [one for one in plan.modes if "=" not in one]:
             yield f"{indent}with {_MODES[mode.partition(' ')[0]].format(dtype=mode.partition(' ')[2])}:"
             indent += "    "
         yield _filled([f"return {function}(", *_separated(given), ")"], indent)
@@ -237,24 +257,31 @@ class _Program:
 
     def _result(self) -> Iterator[str]:
         plan = self._plan
-        recorded = {part: getattr(plan.recorded, part) for part in ("dims", "types", "strides", "values")}
-        parts = ([f'"{part}": ', *_pieces(values)] for part, values in recorded.items())
-        yield _filled(["signature = {", *_separated(map(_joined, parts)), "}"], "    ")
-        result = {
-            "op": _pieces(plan.op)[0],
-            "signature": "signature",
-            "device": 'gpu.get_device_name() if device != "cpu" else "cpu"',
-            "torch": "torch.__version__",
-            "median_us": "statistics.median(us)",
-            "spread_us": "[round(us[len(us) * tenth // 10], 2) for tenth in (1, 9)]",
-            "iterations": "len(us)",
-            "count": str(plan.traced.calls),
-        }
+        result = {"op": _pieces(plan.op)[0], "count": str(plan.traced.calls), "percent": f"{plan.traced.percent:.4g}"}
         if plan.traced.median_us:
             result["traced_us"] = repr(plan.traced.median_us)
         if plan.work.flops:
             result["tflops"] = f"{plan.work.flops:.0f} / 1e6 / statistics.median(us)"
-        yield _filled(["result = dict(", *_separated([f"{name}={text}"] for name, text in result.items()), ")"], "    ")
+        result |= {
+            "median_us": "statistics.median(us)",
+            "spread_us": "[round(us[len(us) * tenth // 10], 2) for tenth in (1, 9)]",
+            "iterations": "len(us)",
+            "device": 'gpu.get_device_name() if device != "cpu" else "cpu"',
+            "driver": f'os.popen("{_DRIVER}").readline().strip()',
+            "library": "torch.version.hip or torch.version.cuda",
+            "torch": "torch.__version__",
+        }
+        settings = [
+            f'"{name}": {f"torch.backends.{name}" if is_set else True}'
+            for name, is_set, _ in (one.partition("=") for one in plan.modes)
+        ]
+        if settings:
+            result["settings"] = f"{{{', '.join(settings)}}}"
+        listed = [[f"{name}={text}"] for name, text in result.items()]
+        recorded = {part: getattr(plan.recorded, part) for part in ("dims", "types", "strides", "values")}
+        parts = ([f"{part}=", *_pieces(values)] for part, values in recorded.items())
+        listed.append(["signature=dict(", *_separated(map(_joined, parts)), ")"])
+        yield _filled(["result = dict(", *_separated(listed), ")"], "    ")
 
 
 def _function(plan: ReplayPlan, name: str) -> str:

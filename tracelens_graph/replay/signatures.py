@@ -98,6 +98,12 @@ class Signatures:
         """Name of the operation of each."""
         return [self.core.names[code] for code in self.core.columns.name[self.rows].tolist()]
 
+    @cached_property
+    def percent(self) -> np.ndarray:
+        """Share of the window's GPU time that is charged to each."""
+        whole = int(self.core.columns.dur_ns[self.window.gpu_rows].sum())
+        return 100 * self.charged_ns / max(whole, 1)
+
     def at(self, places: Codes) -> Signatures:
         """Some of them, in the order of the places."""
         arrays = ("rows", "calls", "gpu_events", "charged_ns", "median_ns", "total_ns", "won_ns")

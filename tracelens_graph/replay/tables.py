@@ -114,9 +114,12 @@ REPLAY_VERIFY = TableSchema(
     ordered=True,
 )
 
+OF_DEVICE = "device_i_"
+"""Before the names of columns that are there once for each device, with its letter in place of `i`."""
+
 REPLAY_RESULTS = TableSchema(
     "replay_results",
-    "How long operations of a trace take on two machines: those that differ most first.",
+    "How long operations of a trace take on several devices: those that differ most, by their calls, first.",
     {
         "op": Column.key("operation that was replayed", "op"),
         "input_dims": Column("sizes of its arguments, as recorded", role=Role.key, heading="shapes", cells="list"),
@@ -124,25 +127,70 @@ REPLAY_RESULTS = TableSchema(
         "concrete_inputs": Column(
             "values of its arguments that are no tensors, as recorded", role=Role.key, cells="list"
         ),
-        "device_a": Column.text("where the first results are from"),
-        "device_b": Column.text("where the second results are from"),
-        "median_us_a": Column("median over the first results' calls", "us", heading="A us", drop_priority=0),
-        "median_us_b": Column("median over the second results' calls", "us", heading="B us", drop_priority=0),
-        "difference_us": Column("the second median less the first", "us"),
-        "ratio": Column(
-            "the second median as multiple of the first: above 1 the second machine is slower",
-            heading="B/A",
+        "count": Column(
+            "calls in the trace, by which sums are weighted; 0 for sizes that it does not have", heading="calls"
+        ),
+        "fastest": Column("the device with the least time", heading="fastest", cells="text", drop_priority=-1),
+        f"{OF_DEVICE}us": Column("median over the calls on the device", "us", heading=" us", drop_priority=-1),
+        f"{OF_DEVICE}ratio": Column(
+            "this median as multiple of that of device A: above 1 the device is slower", heading="/A", drop_priority=0
+        ),
+        f"{OF_DEVICE}percent_of_roof": Column(
+            "least time on the device by its model, as share of the median; absent where either is not known",
+            "%",
+            heading=" % of roof",
+            drop_priority=1,
+        ),
+        f"{OF_DEVICE}tflops": Column("operations per second on the device", "TFLOP/s"),
+        "traced_us": Column("GPU time of the call in the trace", "us", heading="traced us", drop_priority=1),
+        "same_kernels": Column("whether all of them launched kernels of the same names", role=Role.flag),
+        "largest_size": Column("sizes above this were shrunk to it; absent where they are those of the trace"),
+    },
+    ordered=True,
+)
+
+REPLAY_DEVICES = TableSchema(
+    "replay_devices",
+    "How long the operations of a trace take on each device in sum, and what the whole trace would take there.",
+    {
+        "device": Column.key("its letter in `replay_results`", "device"),
+        "name": Column.text("its name", "name", drop_priority=-1),
+        "file": Column.text("where its results are from"),
+        "torch": Column.text("version of PyTorch", "torch"),
+        "library": Column.text("version of CUDA or ROCm that PyTorch was built with", "library"),
+        "driver": Column.text("version of the driver", "driver"),
+        "clock_mhz": Column(
+            "mean clock of its processors while programs measured", "MHz", heading="MHz", drop_priority=1
+        ),
+        "ops": Column("operations and argument sets that it measured"),
+        "failed": Column("of these that failed come on top"),
+        "compared": Column(
+            "operations and argument sets that all devices have; the sums are over these", heading="ops"
+        ),
+        "calls": Column("calls of these in the trace", heading="calls"),
+        "fastest": Column("of these, those for which it takes the least time", heading="fastest", drop_priority=-1),
+        "sum_us": Column(
+            "sum over the calls of the median of their operation", "us", heading="sum us", drop_priority=-1
+        ),
+        "ratio": Column("this sum as multiple of that of device A", heading="/A", drop_priority=-1),
+        "fastest_us": Column("of the sum, the part of operations for which it takes the least time", "us"),
+        "roof_us": Column("the same sum of least times, of the operations that have a model", "us"),
+        "percent_of_roof": Column(
+            "this as share of the time of these operations", "%", heading="% of roof", drop_priority=0
+        ),
+        "traced_us": Column("the same sum of what the trace recorded", "us", heading="traced us", drop_priority=0),
+        "replayed_percent": Column(
+            "share of the trace's GPU time that these operations are; absent where results do not tell",
+            "%",
+            heading="% replayed",
             drop_priority=-1,
         ),
-        "tflops_a": Column(
-            "operations per second of the first results", "TFLOP/s", heading="A TFLOP/s", drop_priority=2
+        "trace_us": Column(
+            "GPU time of the whole trace there, if what was not replayed scales as what was",
+            "us",
+            heading="whole trace us",
+            drop_priority=-1,
         ),
-        "tflops_b": Column(
-            "operations per second of the second results", "TFLOP/s", heading="B TFLOP/s", drop_priority=2
-        ),
-        "traced_us": Column("GPU time of the call in the trace", "us", heading="traced us", drop_priority=1),
-        "same_kernels": Column("whether both launched kernels of the same names", role=Role.flag),
-        "largest_size": Column("sizes above this were shrunk to it; absent where they are those of the trace"),
     },
     ordered=True,
 )

@@ -12,7 +12,7 @@ from typing import Literal
 
 from tracelens_graph.schema import CONTEXT_KINDS, DERIVED, GPU_KINDS, STORED, Kind
 
-DATABASE_VERSION = 3
+DATABASE_VERSION = 4
 """Of what stands in a database beside the graph itself: raised where queries need what earlier pushes did not write."""
 
 Type = Literal["int", "float", "str", "bool", "strs"]
@@ -136,9 +136,24 @@ EVENT_PROPERTIES = (
     Stored("collective", "str", "recorded arguments of a collective, JSON"),
     Stored("source", "str", "of an instruction of JAX: the line of source that it comes from, `/opt/train.py:44`"),
     Stored("arrows", "str", "of a backward op: uids of the ops that the file's own arrows to it come from, JSON"),
-    Stored("args", "str", "all recorded arguments, JSON; only after `push --with-args`"),
+    Stored("args", "str", "recorded arguments that tables are made of, JSON; after `push --with-args` all of them"),
 )
 """Properties of events, beside `trace`, the id of their trace. Absent values are no property."""
+
+ARGUMENTS_OF_TABLES: Mapping[Kind, tuple[str, ...]] = {
+    Kind.Op: ("pass",),
+    **dict.fromkeys(
+        GPU_KINDS,
+        (
+            "stream", "grid", "block", "registers per thread", "shared memory", "blocks per SM",
+            "est. achieved occupancy %",
+        ),
+    ),
+    Kind.SyncEvent: ("cuda_sync_kind", "wait_on_stream", "wait_on_cuda_event_record_corr_id"),
+    Kind.MemoryEvent: ("Device Type", "Device Id", "Addr", "Total Allocated", "Total Reserved"),
+}  # fmt: skip
+"""Kind of event -> the recorded arguments of it that tables are made of: with them a pulled graph answers as its trace
+does. Those of ops are of JAX."""
 
 RATES = (
     "matrix_fp64", "matrix_fp32", "matrix_tf32", "matrix_fp16", "matrix_bf16", "matrix_fp8", "matrix_fp4",
@@ -558,7 +573,7 @@ INDEXES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (EVENT, ("trace", "pre")),
     (EVENT, ("trace", "phase")),  # on the events at which iterations begin
     (GPU_EVENT, ("trace", "pre")),
-    *((label, ("trace",)) for label in (GPU_EVENT, *(kind.name for kind in Kind if kind not in GPU_KINDS))),
+    *((label, ("trace",)) for label in (GPU_EVENT, *Kind.__members__)),
     *((label, ("trace",)) for label in ("ModulePath", "OddLayer", "Gap", "CapturedGraph")),
     *((label, ("run",)) for label in ("Meeting", "CriticalPath")),
     *((kind.name, ("trace", "short_name")) for kind in (Kind.Module, Kind.Op, Kind.Kernel)),

@@ -12,7 +12,7 @@ import numpy as np
 from tracelens_graph.tables.column import About, Column
 from tracelens_graph.tables.table import Table
 
-_OF_A_RANK = re.compile(r"rank_\d+_")
+_OF_ONE = re.compile(r"(rank|device)_(?:\d+|[A-Z])_")
 _SIZE = "param: "
 
 DECLARED: dict[str, TableSchema] = {}
@@ -27,7 +27,7 @@ class TableSchema(Mapping[str, Column]):
         name: its name, also that of its file in reports and of its query in Cypher.
         answers: the question, as a sentence.
         columns: its columns, in order; a table may lack those that were not asked for. `rank_i_...` stands for a column
-            of each rank, `param: ` for one of each size.
+            of each rank, `device_i_...` for one of each device, `param: ` for one of each size.
         ordered: whether its rows have an order of their own, and all of them belong together.
         counts: what one of its count is, in a word.
         figure: what `--fail-if` calls a row of it, such as `op` in `op:aten::mm:ms`.
@@ -62,7 +62,7 @@ class TableSchema(Mapping[str, Column]):
         for name in names:
             if name.startswith(_SIZE) and _SIZE in self.columns:
                 found[name] = replace(self.columns[_SIZE], heading=name.removeprefix(_SIZE))
-            elif (key := _OF_A_RANK.sub("rank_i_", name, count=1)) in self.columns:
+            elif (key := _OF_ONE.sub(r"\1_i_", name, count=1)) in self.columns:
                 found[name] = self.columns[key]
         return found
 

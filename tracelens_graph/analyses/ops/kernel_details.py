@@ -158,7 +158,7 @@ def _as_recorded(core: Core) -> tuple[np.ndarray, bool]:
     c, rows = core.columns, core.gpu_rows
     looked_at = list(core.details.events(c.uid[rows[:_LOOKED_AT]].tolist()).values())
     streams = not looked_at or any("stream" in (event.get("args") or {}) for event in looked_at)
-    spelled = [event.get("dur", 0) for event in looked_at]
+    spelled = [event["dur"] for event in looked_at if "dur" in event]
     us = c.dur_ns[rows] / 1e3
     if spelled and all(isinstance(dur, int) for dur in spelled) and not (c.dur_ns[rows] % 1000).any():
         return c.dur_ns[rows] // 1000, streams

@@ -26,6 +26,7 @@ HOMES = {
         "demo": "catalog:demo",
         "push": "push:push",
         "push-diff": "push:push_diff",
+        "upgrade": "push:upgrade",
         "pull": "catalog:pull",
         "export": "push:export",
         "import": "server:import_",

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
 
 
+_LISTED = 10
+"""Traces that are named at most."""
+
+
 @dataclass(frozen=True)
 class Wanted:
     """Traces that a command was given.
@@ -158,22 +162,71 @@ def push(
     Example: tracelens-graph db push traces/ --run llama-70b --only gpu,Op --min-gpu-time 5us
     """
     from tracelens_graph.db.database import Database as Graphs
-    from tracelens_graph.tables.terminal import progress_on_terminal
-    from tracelens_graph.utils.texts import printable, shorten
 
     with Graphs(connection()) as graphs:
         graphs.traces()  # a server that does not answer is to be known before a large trace is read
         ranks = chosen.load()
         for image in chosen.images(ranks):
-            start = time.monotonic()
-            called = shorten(printable(image.properties["name"]), 40)
-            with progress_on_terminal(f"pushing {called}", unit="rows") as progress:
-                outcome = graphs.push_image(image, replace=replace, progress=progress)
-            seconds = 0 if outcome == "unchanged" else time.monotonic() - start
-            typer.echo(printable(f"{outcome} {counts(image, seconds)}"))
+            _push(graphs, image, replace)
         chosen.check(ranks)
         if chosen.run:
             _match(graphs, chosen.run, ranks, chosen.options)
+
+
+def _push(graphs: Graphs, image: TraceImage, replace: bool) -> None:
+    """Push a trace, and say what was done."""
+    from tracelens_graph.tables.terminal import progress_on_terminal
+    from tracelens_graph.utils.texts import printable, shorten
+
+    start = time.monotonic()
+    called = shorten(printable(image.properties["name"]), 40)
+    with progress_on_terminal(f"pushing {called}", unit="rows") as progress:
+        outcome = graphs.push_image(image, replace=replace, progress=progress)
+    seconds = 0 if outcome == "unchanged" else time.monotonic() - start
+    typer.echo(printable(f"{outcome} {counts(image, seconds)}"))
+
+
+def upgrade(traces: Traces) -> None:
+    """Push traces again that another version of this program pushed, with the names, labels and options that they have.
+
+    Files are recognised by their content, wherever they lie. Ranks of a run that are all named are matched again.
+    Comparisons of a trace go with its older form.
+
+    Example: tracelens-graph db upgrade traces/
+    """
+    from tracelens_graph.db.catalog import is_current
+    from tracelens_graph.db.database import Database as Graphs
+    from tracelens_graph.db.image import Options
+    from tracelens_graph.graph.trace_set import TraceSet
+    from tracelens_graph.utils.texts import printable
+
+    files = traces_named(traces)
+    with Graphs(connection()) as graphs:
+        stored = {trace["id"]: trace for trace in graphs.traces() if trace["state"] == "complete"}
+        outdated = {key for key, trace in stored.items() if not is_current(trace)}
+        found = load_set(files, "") if outdated else ()
+        of_runs: dict[str, dict[str, Any]] = {}
+        for one in found:
+            if (key := one.core.trace_id) in stored:
+                of_runs.setdefault(stored[key]["run"], {})[stored[key]["name"]] = one.core
+        for run, cores in of_runs.items():
+            ranks = TraceSet.of(cores, run=run)
+            for one in ranks:
+                trace = stored[one.core.trace_id]
+                options = Options.of(trace["options"])
+                if one.core.trace_id in outdated:
+                    device = architecture_named(trace.get("architecture"))
+                    chosen = Wanted(files, one.name, run, tuple(trace.get("labels", ())), options, device)
+                    (image,) = chosen.images(TraceSet.of({one.name: one.core}))
+                    _push(graphs, image, replace=True)
+            if outdated & {core.trace_id for core in cores.values()}:
+                _match(graphs, run, ranks, options)
+        left = outdated - {core.trace_id for cores in of_runs.values() for core in cores.values()}
+        if left:
+            names = ", ".join(sorted(stored[key]["path"] for key in left)[:_LISTED])
+            typer.echo(printable(f"{len(left):,} older traces are in none of these files: {names}"))
+        elif not outdated:
+            typer.echo("no trace of the database is older than this version")
 
 
 def _match(graphs: Graphs, run: str, ranks: TraceSet, options: Options) -> None:

@@ -32,24 +32,42 @@ def start(
     folder: Folder = None,
     bolt_port: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, max=65535, show_default="7687 or a free one", help="Port for drivers."),
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=65535,
+            show_default="as before; first 7687 or free",
+            help="Port for drivers.",
+        ),
     ] = None,
     http_port: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, max=65535, show_default="7474 or a free one", help="Port for Neo4j Browser."),
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=65535,
+            show_default="as before; first 7474 or free",
+            help="Port for Neo4j Browser.",
+        ),
     ] = None,
-    heap: Annotated[str, typer.Option(metavar="SIZE", help="Memory for queries and writes: 512m, 2g.")] = "1g",
-    page_cache: Annotated[str, typer.Option(metavar="SIZE", help="Memory for the database's files.")] = "512m",
+    heap: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", show_default="as before; first 1g", help="Memory for queries and writes: 512m, 2g."
+        ),
+    ] = None,
+    page_cache: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", show_default="as before; first 512m", help="Memory for the database's files."),
+    ] = None,
     yes: Annotated[bool, option("--yes", "-y", help="Fetch Neo4j without being asked.")] = False,
 ) -> None:
     """Start a Neo4j server, with Neo4j Browser, on this machine; needs Java 17 or 21. Reachable from here only."""
     from tracelens_graph.db.server import jars
     from tracelens_graph.db.server import server as local
     from tracelens_graph.db.server.jars import find_java
-    from tracelens_graph.db.server.settings import Memory
 
     place = folder or local.standard_folder()
-    memory = Memory(heap, page_cache)
     if (found := local.running(place)) and found.ready:
         typer.echo("Neo4j runs already")
         other = {"--bolt-port": (bolt_port, found.bolt_port), "--http-port": (http_port, found.http_port)}
@@ -63,7 +81,14 @@ def start(
     given = os.environ.get("NEO4J_PASSWORD") or None
     typer.echo(f"starting Neo4j {jars.neo4j_version()} on Java {java.version}", err=True)
     server, password = local.start(
-        place, java, jars.jars_folder(), password=given, bolt_port=bolt_port, http_port=http_port, memory=memory
+        place,
+        java,
+        jars.jars_folder(),
+        password=given,
+        bolt_port=bolt_port,
+        http_port=http_port,
+        heap=heap,
+        page_cache=page_cache,
     )
     typer.echo("Neo4j is ready")
     if password is not None:
@@ -156,7 +181,7 @@ def import_(
     usable = True
     if not local.running(place):
         try:
-            server = _started(server, java)
+            server, _ = local.start(place, java, jars.fetch(java))
         except UnusableError:
             if not unasked:
                 raise
@@ -172,7 +197,7 @@ def import_(
     try:
         local.import_files(place, files, java, jars.jars_folder())
     finally:
-        _started(server, java)
+        local.start(place, java, jars.jars_folder())
     with Database(known) as graphs:
         graphs.make_schema()
         nodes, edges = graphs.size()
@@ -182,19 +207,6 @@ def import_(
     typer.echo(
         printable(f"imported {of}: {nodes:,} nodes, {edges:,} edges in {seconds:.1f} s; {server.uri} runs again")
     )
-
-
-def _started(server: Server, java: Java) -> Server:
-    """A server that is there already, on its ports and with its memory."""
-    from tracelens_graph.db.server import jars
-    from tracelens_graph.db.server import server as local
-    from tracelens_graph.db.server.settings import Memory
-
-    started, _ = local.start(
-        server.folder, java, jars.fetch(java), bolt_port=server.bolt_port, http_port=server.http_port,
-        memory=Memory(server.heap, server.page_cache),
-    )  # fmt: skip
-    return started
 
 
 def _ask_to_replace(nodes: int, traces: int) -> None:

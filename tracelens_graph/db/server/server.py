@@ -111,7 +111,8 @@ def start(
     password: str | None = None,
     bolt_port: int | None = None,
     http_port: int | None = None,
-    memory: Memory = Memory(),  # noqa: B008 (it is frozen)
+    heap: str | None = None,
+    page_cache: str | None = None,
     settings: Mapping[str, str] | None = None,
     patience_s: float = 120,
 ) -> tuple[Server, str | None]:
@@ -122,8 +123,8 @@ def start(
         java: runs it.
         jars: folder of the program.
         password: of its user `neo4j`, if the server is set up now; None for a random one.
-        bolt_port, http_port: None for the usual one, or any that is free.
-        memory: how much it may take.
+        bolt_port, http_port: None for the one that it had before; at first for the usual one, or any that is free.
+        heap, page_cache: memory that it may take, such as 512m or 2g; None for as much as before.
         settings: more settings, by name; they go before ours.
         patience_s: seconds until it must answer.
 
@@ -144,20 +145,23 @@ def start(
         if set_up is None and (folder / _STATE).exists():
             raise ServerError(f"{folder / _STATE} is damaged: put it right, or name another folder")
         set_up = set_up or Server(folder)
-        ports = free_ports(bolt_port, http_port)
+        # Pushes that wait for a server, and favourites of a browser, find it by its ports.
+        had = set_up if set_up.ready else Server(folder)
+        ports = free_ports(bolt_port or had.bolt_port, http_port or had.http_port)
+        memory = Memory(heap or had.heap, page_cache or had.page_cache)
         server = replace(set_up, bolt_port=ports[0], http_port=ports[1], pid=0, **asdict(memory))
         offline.restore(folder)
         for name in ("conf", "logs", "import"):
             (folder / name).mkdir(mode=0o700, exist_ok=True)
         with replacing(folder / "conf" / "neo4j.conf", private=True) as file:
-            file.write(configuration(*ports, memory.page_cache, settings or {}).encode())
+            file.write(configuration(*ports, server.page_cache, settings or {}).encode())
         chosen = None
         if not server.ready:
             shutil.rmtree(folder / "data", ignore_errors=True)
             chosen = secrets.token_hex(12) if password is None else password
             _write_state(server)
             _set_password(server, java, jars, chosen)
-        command = _command(server, java, jars, memory.heap)
+        command = _command(server, java, jars, server.heap)
         for log in (LOG, _DETAILS):
             with suppress(FileNotFoundError):
                 os.replace(folder / "logs" / log, folder / "logs" / f"previous-{log}")

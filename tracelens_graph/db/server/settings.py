@@ -69,12 +69,16 @@ class Memory:
                 raise ServerError(f"{size!r} is no size of memory such as 512m or 2g")
 
 
-def free_ports(bolt: int | None, http: int | None) -> tuple[int, int]:
-    """The ports named, or else the usual ones, or else free ones."""
+def free_ports(bolt: int, http: int) -> tuple[int, int]:
+    """The ports named; for 0 the usual ones, or else free ones.
+
+    Raises:
+        ServerError: a port that is named is taken.
+    """
     held: list[socket.socket] = []
 
-    def held_port(named: int | None, usual: int) -> int:
-        for port in (usual, 0) if named is None else (named,):
+    def held_port(named: int, usual: int) -> int:
+        for port in (named,) if named else (usual, 0):
             candidate = socket.socket()
             held.append(candidate)
             candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -83,7 +87,7 @@ def free_ports(bolt: int | None, http: int | None) -> tuple[int, int]:
                 return int(candidate.getsockname()[1])
             except OSError:
                 continue
-        raise ServerError(f"port {named} is taken: name another, or none for one that is free")
+        raise ServerError(f"port {named} is taken: end what listens there, or name another port")
 
     try:
         return held_port(bolt, BOLT_PORT), held_port(http, HTTP_PORT)

@@ -10,6 +10,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from operator import attrgetter
 from textwrap import wrap
@@ -105,8 +106,10 @@ def known_of(plan: dict[str, Any]) -> dict[str, Any]:
         "signature": {"dims": [], "types": [], "strides": [], "values": []} | plan.get("recorded", {}),
         **{key: work.get(key) for key in ("flops", "bytes", "roof_us")},
         "count": traced.get("calls", 1),
+        "percent": traced.get("percent"),
         "traced_us": traced.get("median_us", 0.0),
         "kernels": traced.get("kernels", []),
+        "modes": plan.get("modes", []),
         "assumed": [f"{name}: {why}" for name, why in plan.get("assumed", {}).items()],
     }
 
@@ -187,6 +190,10 @@ def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, lar
         "count": known.get("count", 1),
         "device": runtime.get_device_name() if on_gpu else "cpu",
         "torch": torch.__version__,
+        "settings": settings(known.get("modes", [])),
+        "library": torch.version.hip or torch.version.cuda or "",
+        "driver": driver() if on_gpu else "",
+        "percent": known.get("percent"),
         "median_us": median,
         "spread_us": [times[len(times) // 10], times[len(times) * 9 // 10]],
         "iterations": len(times),
@@ -201,6 +208,27 @@ def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, lar
         "assumed": known["assumed"],
         "largest_size": None if same else largest,
     }
+
+
+def settings(modes: list[str]) -> dict[str, Any]:
+    """What PyTorch is set to where that changes which kernels run, and the modes of the call, such as autocast."""
+    names = ("cuda.matmul.allow_tf32", "cudnn.allow_tf32", "cudnn.benchmark", "cudnn.deterministic")
+    return {
+        **{name: attrgetter(name)(torch.backends) for name in names},
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+        **dict.fromkeys([mode for mode in modes if "=" not in mode], True),
+    }
+
+
+def driver() -> str:
+    """The version of the device's driver, and the clock of its processors in MHz where something tells it."""
+    clock = "nvidia-smi --query-gpu=clocks.sm --format=csv,noheader,nounits"
+    asked = "cat /sys/module/nvidia/version /sys/module/amdgpu/version", clock
+    version, mhz = (os.popen(f"({one}) 2>/dev/null").readline().strip() for one in asked)
+    with suppress(Exception):  # what it asks is not installed, or not allowed
+        mhz = mhz or str(torch.cuda.clock_rate())
+    return f"{version}, {mhz} MHz" if mhz.isdigit() else version
 
 
 FIGURES = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -32,9 +33,13 @@ def build_on(device: str, largest: int = LARGEST) -> None:
 
 
 def entered(modes: Sequence[str]) -> ExitStack:
-    """Modes that PyTorch is in until this is left: `no_grad`, `below_autograd`, `autocast bfloat16`."""
+    """Modes that PyTorch is in until this is left: `no_grad`, `autocast bfloat16`, `cudnn.benchmark=True`."""
     stack, known = ExitStack(), {"no_grad": torch.no_grad, "below_autograd": torch._C._AutoDispatchBelowAutograd}
-    for name, *dtype in map(str.split, modes):
+    for place, _, name in (mode.partition("=")[0].rpartition(".") for mode in modes if "=" in mode):
+        owner = attrgetter(place)(torch.backends)
+        stack.callback(setattr, owner, name, getattr(owner, name))
+        setattr(owner, name, f"{place}.{name}=True" in modes)
+    for name, *dtype in (mode.split() for mode in modes if "=" not in mode):
         of_dtype = [DEVICE.partition(":")[0], *(getattr(torch, one) for one in dtype)]
         stack.enter_context(torch.autocast(*of_dtype) if dtype else known[name]())
     return stack

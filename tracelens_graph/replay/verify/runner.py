@@ -54,6 +54,13 @@ def there() -> dict[str, str]:
         return {"missing": str(error) or type(error).__name__}
 
 
+def reset() -> None:
+    """Undo what a program set for itself alone, as it has a process of its own elsewhere."""
+    backends: Any = importlib.import_module("torch").backends
+    backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32 = False, True
+    backends.cudnn.benchmark = backends.cudnn.deterministic = False
+
+
 def profile(program: dict[str, Any], file: str) -> None:
     """Write the profile of one call of a program's function; the one before it is not profiled."""
     torch: Any = importlib.import_module("torch")
@@ -82,6 +89,7 @@ def ran(script: str, arguments: Sequence[str] = (), call: str = "") -> dict[str,
             error = end.code if isinstance(end.code, str) else lines[-1] if lines else f"exit code {end.code}"
     except BaseException as raised:
         error = f"{type(raised).__name__}: {raised}"
+    reset()
     gc.collect()
     return {"seconds": time.perf_counter() - begun, "error": error}
 

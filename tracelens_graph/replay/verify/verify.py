@@ -24,7 +24,7 @@ from tracelens_graph.loading.one import load_core
 from tracelens_graph.output.files import temporary_folder
 from tracelens_graph.replay.calls import Surroundings, recorded_at
 from tracelens_graph.replay.folder import Program, read_folder
-from tracelens_graph.replay.replay_plan import Recorded, ReplayPlan
+from tracelens_graph.replay.replay_plan import Recorded, ReplayPlan, Traced
 from tracelens_graph.replay.schemas import why_not
 from tracelens_graph.replay.tables import OUTCOMES, REPLAY_VERIFY
 from tracelens_graph.replay.verify.processes import Order, Ran, run_scripts
@@ -303,7 +303,7 @@ def compared(plan: ReplayPlan, seen: Observed, on_gpu: bool) -> Outcome:
     is_known = is_same_kind and traced.uid >= 0
     different = {"other arguments": _differing_arguments(plan, seen)}
     if is_known:
-        different["other children"] = _differing_names(traced.children, seen.children, "op")
+        different["other children"] = _differing_children(traced, seen.children)
     if is_known and on_gpu:
         different["other kernel"] = _differing_names(traced.kernels, seen.kernels, "kernel")
     parts = [OTHER if why else EQUAL for why in different.values()]
@@ -330,6 +330,16 @@ def _differing_arguments(plan: ReplayPlan, seen: Observed) -> str:
                 name = names[at] if at < len(names) else f"argument {at + 1}"
                 return f"{word} of {name}: {_text(have)}, not {_text(want)}"
     return ""
+
+
+def _differing_children(traced: Traced, seen: Sequence[str]) -> str:
+    """The first op below that differs: below the call, or below the traced op where the call only leads to that."""
+    if not traced.within:
+        return _differing_names(traced.children, seen, "op")
+    if traced.within not in seen:
+        return f"{cut_end(traced.within, _LONGEST_VALUE)} was not called"
+    begin = seen.index(traced.within) + 1
+    return _differing_names(traced.children, seen[begin : begin + len(traced.children)], "op")
 
 
 def _differing_names(expected: Sequence[str], found: Sequence[str], word: str) -> str:

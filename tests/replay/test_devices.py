@@ -1,0 +1,165 @@
+"""Results of several devices, side by side."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tracelens_graph.errors import ResultsError
+from tracelens_graph.replay.devices import compared_results
+
+
+def result(op: str, median_us: float, size: int = 8, **told: Any) -> dict[str, Any]:
+    signature = {"dims": [[size]], "types": ["float"], "strides": [[1]], "values": [""]}
+    return {"op": op, "signature": signature, "device": "A GPU", "torch": "2.15", "median_us": median_us} | told
+
+
+def written(path: Path, *results: Any) -> Path:
+    path.write_text(json.dumps(list(results)))
+    return path
+
+
+def test_those_that_differ_most_come_first(tmp_path: Path) -> None:
+    a = written(tmp_path / "a.json", result("x", 10.0), result("y", 100.0, tflops=2.0), result("x", 5.0, size=9))
+    b = written(tmp_path / "b.json", result("x", 9.0), result("x", 15.0, size=9), result("y", 50.0, device="B GPU"))
+    table = compared_results(a, b).results
+    assert table["op"] == ["y", "x", "x"]
+    assert table["input_dims"] == ["[[8]]", "[[9]]", "[[8]]"]
+    assert table["device_A_us"] == [100.0, 5.0, 10.0]
+    assert table["device_B_us"] == [50.0, 15.0, 9.0]
+    assert table["device_B_ratio"] == [0.5, 3.0, 0.9]
+    assert table["device_A_tflops"] == [2.0, None, None]
+    assert table["fastest"] == ["B", "A", "B"]
+    assert list(table.notes) == [
+        f"{one} has no roof: no architecture is known for the device {name!r}"
+        for one, name in (("A", "A GPU"), ("B", "A GPU; B GPU"))
+    ]
+    assert table.title == "Results of a (A: A GPU, torch 2.15), b (B: A GPU; B GPU, torch 2.15)"
+
+
+def test_what_only_one_has_is_told(tmp_path: Path) -> None:
+    failed = {"op": "z", "error": "out of memory"}
+    a = written(tmp_path / "a.json", result("x", 1.0), result("q", 1.0), failed)
+    b = written(tmp_path / "b.json", result("x", 1.0, largest_size=4), result("q", 1.0), result("q", 2.0))
+    table = compared_results(a, b).results
+    assert table["op"] == ["q"]
+    assert table["device_B_us"] == [2.0]
+    assert list(table.notes)[:3] == [
+        "failed in a: 1: z (out of memory)",
+        "in b 1 results are of an operation and arguments that a later one is of, too: the last counts",
+        "not in all of them, so in no sum: 2: x, x",
+    ]
+
+
+def test_sums_are_weighted_by_the_calls_of_the_trace(tmp_path: Path) -> None:
+    """A trace of 200 us: 3 calls of x of 20 us (30 %), 10 of y of 10 us (50 %), and 20 % that is not replayed."""
+    x, y, alone = {"count": 3, "percent": 30.0, "traced_us": 20.0}, {"count": 10, "percent": 50.0, "traced_us": 10.0}, 9
+    sides = {"a": (20.0, 10.0), "b": (10.0, 12.0), "c": (40.0, 2.0)}
+    files = [
+        written(
+            tmp_path / f"{name}.json",
+            result("x", of_x, **x),
+            result("y", of_y, **y),
+            *[result("alone", 1.0, alone, count=99)] * (name != "c"),
+        )
+        for name, (of_x, of_y) in sides.items()
+    ]
+    devices, rows = compared_results(*files)
+    assert devices["device"] == ["A", "B", "C"]
+    assert devices["sum_us"] == [160.0, 150.0, 140.0]
+    assert devices["ratio"] == pytest.approx([1.0, 150 / 160, 140 / 160])
+    assert devices["fastest"] == [0, 1, 1]
+    assert devices["fastest_us"] == [0, 30.0, 20.0]
+    assert devices["traced_us"] == [160.0] * 3
+    assert devices["replayed_percent"] == [80.0] * 3
+    assert devices["trace_us"] == pytest.approx([200.0, 187.5, 175.0])
+    assert devices["ops"] == [3, 3, 2]
+    assert devices["compared"] == [2, 2, 2]
+    assert (rows["op"], rows["fastest"]) == (["y", "x", "alone"], ["C", "B", "A"])
+    assert rows["device_C_us"] == [2.0, 40.0, None]
+
+
+def test_what_the_times_depend_on_stands_beside_them(tmp_path: Path) -> None:
+    of_a = {"library": "12.8", "driver": "570.1, 1980 MHz"}, {"library": "12.8", "driver": "570.1, 1000 MHz"}
+    a = written(tmp_path / "a.json", *(result("x", 1.0, size, **told) for size, told in enumerate(of_a)))
+    b = written(tmp_path / "b.json", result("x", 1.0, 1, library=None, driver="6.12.12"))
+    (of_a_row, of_b_row) = compared_results(a, b).devices.records()
+    assert [of_a_row[key] for key in ("library", "driver", "clock_mhz")] == ["12.8", "570.1", 1490.0]
+    assert [of_b_row[key] for key in ("library", "driver", "clock_mhz")] == ["", "6.12.12", None]
+
+
+def test_the_roof_is_that_of_each_device(tmp_path: Path) -> None:
+    """A product of 2 * 4096^3 operations in bf16; where no model knows an operation there is no roof."""
+    signature = {
+        "dims": [[4096, 4096]] * 2,
+        "types": ["c10::BFloat16"] * 2,
+        "strides": [[4096, 1]] * 2,
+        "values": ["", ""],
+    }
+    peaks = {"NVIDIA H100 80GB HBM3": 989.4e6, "AMD Instinct MI300X": 1307.4e6}
+    files = [
+        written(
+            tmp_path / f"{at}.json",
+            result("aten::mm", 200.0, signature=signature, device=name),
+            result("x", 1.0, device=name),
+        )
+        for at, name in enumerate(peaks)
+    ]
+    devices, rows = compared_results(*files)
+    least = [2 * 4096**3 / peak for peak in peaks.values()]
+    assert devices["roof_us"] == pytest.approx(least, rel=2e-3)
+    assert devices["percent_of_roof"] == pytest.approx([us / 2 for us in least], rel=2e-3)
+    of_rows = {row["op"]: (row["device_A_percent_of_roof"], row["device_B_percent_of_roof"]) for row in rows.records()}
+    assert of_rows["aten::mm"] == pytest.approx(tuple(us / 2 for us in least), rel=2e-3)
+    assert of_rows["x"] == (None, None)
+
+
+def test_sizes_that_the_trace_does_not_have_are_in_no_sum(tmp_path: Path) -> None:
+    files = [
+        written(tmp_path / f"{us}.json", result("x", us, count=0), result("x", us, 9, count=1)) for us in (2.0, 3.0)
+    ]
+    devices, rows = compared_results(*files)
+    assert devices["sum_us"] == [2.0, 3.0]
+    assert sorted(rows["count"]) == [0, 1]
+
+
+@pytest.mark.parametrize("number", [0, 1, 27])
+def test_one_device_is_not_enough_nor_are_more_than_there_are_letters(number: int, tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match=f"two to 26 files of results are compared, not {number}"):
+        compared_results(*[written(tmp_path / "a.json", result("x", 1.0))] * number)
+
+
+def test_kernels(tmp_path: Path) -> None:
+    sides = [("k", "k"), ("k", "other"), ("k", "")]
+    a = written(tmp_path / "a.json", *(result("x", 1.0, n, kernels=[one]) for n, (one, _) in enumerate(sides)))
+    b = written(tmp_path / "b.json", *(result("x", 1.0, n, kernels=[o] if o else []) for n, (_, o) in enumerate(sides)))
+    assert compared_results(a, b).results["same_kernels"] == [True, False, None]
+
+
+def test_sequences_have_no_signature(tmp_path: Path) -> None:
+    a = written(tmp_path / "a.json", result("nn.Module: MLP_0", 2.0, signature=None, failed=[], steps=[]))
+    b = written(tmp_path / "b.json", result("nn.Module: MLP_0", 3.0, signature=None))
+    table = compared_results(a, b).results
+    assert (table["op"], table["device_B_ratio"], table["input_dims"]) == (["nn.Module: MLP_0"], [1.5], ["[]"])
+
+
+def test_a_result_that_is_none_is_lost_alone_and_told(tmp_path: Path) -> None:
+    a, b = tmp_path / "a", tmp_path / "b.json"
+    a.mkdir()
+    (a / "1.json").write_text("{")
+    written(a / "2.json", result("x", 1.0), {"op": 3}, {"op": "y"})
+    written(b, result("x", 2.0))
+    table = compared_results(a, b).results
+    assert table["device_B_ratio"] == [2.0]
+    note = table.notes[0]
+    assert note.startswith(f"cannot be read: {a / '1.json'}: is no JSON")
+    assert note.endswith(", and 2 more")
+
+
+def test_long_names_are_shortened(tmp_path: Path) -> None:
+    a = written(tmp_path / "a.json", result("x" * 9999, 1.0), {"op": "y", "error": "z" * 9999})
+    b = written(tmp_path / "b.json", result("x", 1.0))
+    assert max(map(len, compared_results(a, b).results.notes)) < 300

@@ -1,0 +1,242 @@
+"""Results of several devices side by side: by operation and arguments, and in sum as often as the trace calls them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from string import ascii_uppercase
+from typing import Any, NamedTuple
+
+from tracelens_graph.errors import CannotModel, ResultsError
+from tracelens_graph.perf.arguments import Arguments
+from tracelens_graph.perf.devices import Architecture, detect
+from tracelens_graph.perf.model import CallContext
+from tracelens_graph.perf.registry import MODELS
+from tracelens_graph.perf.roofs import least_us
+from tracelens_graph.replay.replay_plan import Recorded
+from tracelens_graph.replay.results import Result, read_results
+from tracelens_graph.replay.tables import OF_DEVICE, REPLAY_DEVICES, REPLAY_RESULTS
+from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.texts import cut_end, distinct_names, shown_name
+
+_NAMED = 5
+"""Operations that a note names."""
+_LONGEST_NAME, _LONGEST = 100, 300
+"""Characters of each, and of an error."""
+
+
+class Compared(NamedTuple):
+    """Results of several devices.
+
+    Attributes:
+        devices: `replay_devices`: a row per file or folder of results.
+        results: `replay_results`: a row per operation and arguments that two or more have.
+    """
+
+    devices: Table
+    results: Table
+
+
+def compared_results(*paths: str | os.PathLike[str]) -> Compared:
+    """Results of some devices by operation and arguments: those that differ most in time, by their calls, first.
+
+    Sums are over the operations that all of them have, each as often as the trace calls it. What the whole trace would
+    take there is the sum over the share of the trace's GPU time that these operations are: it holds if the others scale
+    as they do.
+
+    Args:
+        paths: files that programs wrote with `--json`, or folders of such; the first is what the others are held
+            against.
+
+    Raises:
+        ResultsError: one cannot be read, or holds something else; or there are less than two, or more than 26.
+    """
+    if not 2 <= len(paths) <= len(ascii_uppercase):
+        raise ResultsError(f"two to {len(ascii_uppercase)} files of results are compared, not {len(paths)}")
+    names = distinct_names([os.fspath(path) for path in paths])
+    letters = ascii_uppercase[: len(paths)]
+    sides = [
+        _Side(letter, name, *read_results(Path(path))) for letter, name, path in zip(letters, names, paths, strict=True)
+    ]
+    keys = dict.fromkeys(key for side in sides for key in side.found)
+    rows = [_Row([side.found.get(key) for side in sides], sides) for key in keys]
+    shared = sorted((row for row in rows if len(row.measured) > 1), key=lambda row: -row.spread_us)
+    every = [row for row in shared if len(row.measured) == len(sides)]
+    notes = [note for side in sides for note in side.notes]
+    if lacking := [row.first.op for row in rows if len(row.measured) < len(sides)]:
+        notes.append(f"not in all of them, so in no sum: {_listed(lacking)}")
+    if any(len({one.count for one in row.measured.values()}) > 1 for row in shared):
+        notes.append("counts of calls differ: those of the first device that has an operation are taken")
+    for side in sides:
+        if isinstance(side.arch, str):
+            notes.append(f"{side.letter} has no roof: {side.arch}")
+    title = f"Results of {', '.join(f'{side.name} ({side.letter}: {side.machine})' for side in sides)}"
+    of_devices = REPLAY_DEVICES.of_records([_device(side, at, every, sides[0]) for at, side in enumerate(sides)], title)
+    return Compared(of_devices, _results(shared, sides, title, notes))
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The results of one device; of those of equal operation and arguments the last counts."""
+
+    letter: str
+    name: str
+    results: list[Result]
+    unread: list[str]
+
+    @cached_property
+    def found(self) -> dict[str, Result]:
+        return {one.identity: one for one in self.results if not one.error}
+
+    def told(self, field: str) -> str:
+        """What all results say of the device in one field, up to a comma; different words side by side."""
+        values = {(getattr(one, field) or "").partition(", ")[0] for one in self.found.values()} - {""}
+        return cut_end("; ".join(sorted(values)), _LONGEST_NAME)
+
+    @property
+    def machine(self) -> str:
+        torch = self.told("torch")
+        return ", ".join(filter(None, (self.told("device") or "nothing", torch and f"torch {torch}")))
+
+    @cached_property
+    def arch(self) -> Architecture | str:
+        return detect([{"name": self.told("device")}])
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """What failed, is there twice or cannot be read."""
+        if ops := [f"{one.op} ({one.error})" for one in self.results if one.error]:
+            yield f"failed in {self.name}: {_listed(ops)}"
+        if number := sum(not one.error for one in self.results) - len(self.found):
+            twice = "are of an operation and arguments that a later one is of, too: the last counts"
+            yield f"in {self.name} {number} results {twice}"
+        if self.unread:
+            rest = f", and {len(self.unread) - 1} more" if len(self.unread) > 1 else ""
+            yield f"cannot be read: {cut_end(self.unread[0], _LONGEST)}{rest}"
+
+
+class _Row:
+    """One operation with its arguments on the devices."""
+
+    def __init__(self, results: Sequence[Result | None], sides: Sequence[_Side]) -> None:
+        self.measured = {at: one for at, one in enumerate(results) if one is not None}
+        self._sides = sides
+
+    @property
+    def first(self) -> Result:
+        return next(iter(self.measured.values()))
+
+    @property
+    def spread_us(self) -> float:
+        """By how much the devices differ, as often as the operation is called."""
+        times = [one.median_us for one in self.measured.values()]
+        return (max(times) - min(times)) * max(self.first.count, 1)
+
+    @cached_property
+    def fastest(self) -> int:
+        """The device with the least time, the first of equal ones."""
+        return min(self.measured, key=lambda at: self.measured[at].median_us)
+
+    @cached_property
+    def roofs_us(self) -> dict[int, float | None]:
+        """The least time on each device; None where there is no model of the operation, or no roof of the device."""
+        return {at: _roof_us(one, self._sides[at].arch) for at, one in self.measured.items()}
+
+
+def _roof_us(result: Result, arch: Architecture | str) -> float | None:
+    model = MODELS.get(result.op)
+    if model is None or result.signature is None or result.largest_size is not None or isinstance(arch, str):
+        return None
+    recorded = result.signature
+    dims, types, strides, values = map(json.dumps, (recorded.dims, recorded.types, recorded.strides, recorded.values))
+    try:
+        return least_us(
+            model.estimate(Arguments(dims, types, strides, values), CallContext(tuple(result.kernels))), arch
+        )
+    except CannotModel:
+        return None
+
+
+def _device(side: _Side, at: int, rows: Sequence[_Row], first: _Side) -> dict[str, Any]:
+    """A row of `replay_devices`."""
+    weights = [(row, row.first.count) for row in rows if row.first.count]
+    total = sum(count * row.measured[at].median_us for row, count in weights)
+    of_first = sum(count * row.measured[0].median_us for row, count in weights)
+    with_roof = [(row.measured[at].median_us * n, roof * n) for row, n in weights if (roof := row.roofs_us[at])]
+    measured, roofs = sum(us for us, _ in with_roof), sum(us for _, us in with_roof)
+    shares = [row.first.percent for row, _ in weights]
+    share = sum(filter(None, shares)) if weights and None not in shares else None
+    traced = [row.first.traced_us for row, _ in weights]
+    clocks = [one.clock_mhz for one in side.found.values() if one.clock_mhz]
+    return {
+        "device": side.letter,
+        "file": side.name,
+        **{field: side.told(field) for field in ("torch", "library", "driver")},
+        "name": side.told("device"),
+        "clock_mhz": sum(clocks) / len(clocks) if clocks else None,
+        "ops": len(side.found),
+        "failed": sum(bool(one.error) for one in side.results),
+        "compared": len(rows),
+        "calls": sum(count for _, count in weights),
+        "fastest": sum(row.fastest == at for row in rows),
+        "sum_us": total if weights else None,
+        "ratio": total / of_first if of_first else None,
+        "fastest_us": sum(row.measured[at].median_us * n for row, n in weights if row.fastest == at),
+        "roof_us": roofs or None,
+        "percent_of_roof": 100 * roofs / measured if measured else None,
+        "traced_us": sum(us * n for us, (_, n) in zip(traced, weights, strict=True) if us) if all(traced) else None,
+        "replayed_percent": share,
+        "trace_us": 100 * total / share if share else None,
+    }
+
+
+def _results(rows: Sequence[_Row], sides: Sequence[_Side], title: str, notes: Sequence[str]) -> Table:
+    """`replay_results`."""
+    arguments = [row.first.signature or Recorded() for row in rows]
+    columns: dict[str, list[Any]] = {
+        "op": [row.first.op for row in rows],
+        "input_dims": [json.dumps(one.dims) for one in arguments],
+        "input_types": [json.dumps(one.types) for one in arguments],
+        "concrete_inputs": [json.dumps(one.values) for one in arguments],
+        "count": [row.first.count for row in rows],
+        "fastest": [sides[row.fastest].letter for row in rows],
+    }
+    more = {}
+    for at, side in enumerate(sides):
+        of = [row.measured.get(at) for row in rows]
+        base = [row.measured.get(0) for row in rows]
+        cells: dict[str, list[Any]] = {
+            "us": [one and one.median_us for one in of],
+            "ratio": [
+                one.median_us / a.median_us if one and a and a.median_us else None
+                for one, a in zip(of, base, strict=True)
+            ],
+            "percent_of_roof": [
+                100 * roof / one.median_us if one and one.median_us and (roof := row.roofs_us[at]) else None
+                for row, one in zip(rows, of, strict=True)
+            ],
+            "tflops": [one and one.tflops for one in of],
+        }
+        for field, values in cells.items():
+            if field == "ratio" and not at:
+                continue
+            name = f"device_{side.letter}_{field}"
+            columns[name] = values
+            declared = REPLAY_RESULTS[f"{OF_DEVICE}{field}"]
+            more[name] = replace(declared, heading=declared.heading and f"{side.letter}{declared.heading}")
+    kernels = [[one.kernels for one in row.measured.values()] for row in rows]
+    columns |= {
+        "traced_us": [row.first.traced_us or None for row in rows],
+        "same_kernels": [len(set(map(tuple, one))) == 1 if all(one) else None for one in kernels],
+        "largest_size": [row.first.largest_size for row in rows],
+    }
+    return REPLAY_RESULTS.table(columns, title, notes, more=more)
+
+
+def _listed(ops: Sequence[str]) -> str:
+    shown = ", ".join(shown_name(op, _LONGEST_NAME) for op in ops[:_NAMED])
+    return f"{len(ops)}: {shown}" + (", ..." if len(ops) > _NAMED else "")
