@@ -84,7 +84,7 @@ def _is_of_one_side(evidence: Evidence, _: Whole) -> Why | None:
     if modules := evidence.place.whole_modules:
         whole = "a module with all below it" if modules == 1 else "modules with all below them"
         events = evidence.place.events(side)
-        return Why(Reason.module, f"{only}: {whole}, {events:,} GPU event{'s' if events > 1 else ''}, {what}")
+        return Why(Reason.module, f"{only}: {what}; {whole}, {events:,} GPU event{'s' if events > 1 else ''}")
     return Why(Reason.only_one, f"{only}: {what}")
 
 
