@@ -69,7 +69,7 @@ class _Groups:
             is_other = one != other and not usual.isdisjoint((one, other))
             is_odd = not (one.names and other.names) or is_moved or is_replaced or is_other
             if not is_odd:
-                own = own[:0] if place.is_alike else own[self._runs_others(own)]
+                own = own[self._differ(own)]
             what = side, place.names, place.modules, is_moved, is_replaced
             leaves.append((what, own))
             of_all.setdefault(what, []).append(own)
@@ -82,13 +82,13 @@ class _Groups:
             for (what, own), place in zip(leaves, places, strict=True)
         ]
 
-    def _runs_others(self, leaves: Rows) -> Mask:
-        """Of leaves of the first side whether their partners run other kernels, or another number."""
+    def _differ(self, leaves: Rows) -> Mask:
+        """Of leaves of the first side whether their partners run others, or another number, or with other arguments."""
         a, b = self._alignment.sides
         partner = self._alignment.leaves[0][leaves]
         first, second = (np.diff(side.first_event) for side in (a, b))
         found: Mask = (partner < 0) | (a.kernel[leaves] != b.kernel[partner]) | (first[leaves] != second[partner])
-        return found
+        return found | (a.leaf_args[leaves] != b.leaf_args[partner])
 
     def _place(self, points: list[Point], where: tuple[Context, Context]) -> Place:
         one, other = where

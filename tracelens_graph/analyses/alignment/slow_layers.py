@@ -41,7 +41,7 @@ def with_slow_layers(places: list[Place], alignment: Alignment, layers: Layers) 
     for members in groups.values():
         _take_out(left, [at for at in members if left[at] is places[at]], odd, alike, alignment, layers)
     for at, one in odd.items():
-        if one.explain and left[at] is places[at]:
+        if one.explain and left[at] is places[at] and left[at].among is None:
             left[at] = replace(places[at], among=one.among)
     return [place for place in left if place.points]
 
