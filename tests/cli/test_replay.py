@@ -12,7 +12,7 @@ import pytest
 from handmade import HOSTILE, Run
 from recorded_calls import calls
 
-from corpus import needs_corpus, traces_named
+from corpus import CHECKOUT, needs_corpus, traces_named
 from tracelens_graph.registry import schema_of
 from tracelens_graph.replay.folder import INDEX, read_folder
 from tracelens_graph.simulate import simulate, write
@@ -95,11 +95,16 @@ def test_what_cannot_be_is_said_in_one_line(
     assert not (trace.parent / "d").exists()
 
 
-def test_a_trace_without_gpu_work_wants_a_name(run: Run, tmp_path: Path) -> None:
+def test_of_a_trace_without_gpu_work_the_longest_on_the_host_are_taken(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "cpu.json"
     events = [event for event in calls()["traceEvents"] if event["cat"] == "cpu_op"]
     path.write_text(json.dumps({"traceEvents": events}))
-    code, _, err = run("replay", path)
+    code, out, err = run("replay", path, "--top", "1")
+    assert (code, err) == (0, "")
+    assert out.startswith("Operations to replay, the longest on the host first")
+    assert "aten::matmul" in out
+    assert "aten::copy_" not in out
+    code, _, err = run("replay", path, "--by", "below-roof", "--arch", "h100-sxm")
     assert (code, err) == (1, "error: there is no GPU work to choose operations by; name one with --op or --uid\n")
     code, out, err = run("replay", path, "--op", "aten::mm")
     assert (code, err) == (0, "")
@@ -309,11 +314,11 @@ def test_nothing_compared_is_said(run: Run, tmp_path: Path) -> None:
     assert (code, "c.json: holds no results" in err) == (1, True)
 
 
-def test_nothing_verified_is_said(run: Run, trace: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "batch"
-    run("replay", trace, "--batch", "-o", folder)
+def test_nothing_verified_is_said(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "collectives"
+    run("replay", CHECKOUT / "examples/traces/gloo-2-ranks/rank0.json.gz", "--collectives", "-o", folder)
     code, out, err = run("replay", "--verify", folder)
-    assert (code, "not run" in out, "nothing was verified" in err) == (1, True, True)
+    assert (code, "needs ranks" in out, "nothing was verified" in err) == (1, True, True)
 
 
 def test_without_torch_nothing_is_verified(run: Run, trace: Path, tmp_path: Path) -> None:

@@ -37,6 +37,32 @@ def halves(*shapes: tuple[int, ...], dtype: str = "c10::BFloat16") -> Recorded:
 LEFT, RIGHT = tensor(2, 3), tensor(3, 4)
 
 
+def test_an_op_within_another_is_cast() -> None:
+    """`einsum` is not cast, but the product that it calls."""
+    product = [tensor(1, 2, 3), tensor(1, 3, 4)]
+
+    def around(dtype: str, below: tuple[str, ...]) -> Around:
+        class Einsum(Around):
+            is_traced = True
+
+            def recorded_of(self, child: str) -> Recorded:
+                return call(child, *product).recorded
+
+            def calls_below(self, under: str = "") -> Sequence[tuple[str, Recorded]]:
+                listed = below if under else ("aten::permute", "aten::bmm")
+                return [(name, halves((1, 2, 3), (1, 3, 4), dtype=dtype)) for name in listed]
+
+        return Einsum(("aten::permute", "aten::bmm", *below))
+
+    def found(dtype: str, *below: str) -> tuple[str, ...]:
+        return modes(call("einsum", tensors((2, 3), (3, 4)), around=around(dtype, below)))
+
+    assert found("c10::Half", "aten::to", "aten::bmm") == ("autocast float16",)
+    assert found("c10::Half", "aten::bmm") == ("autocast float16",)
+    assert found("float", "aten::to", "aten::bmm") == ()
+    assert found("c10::Half", "aten::mul", "aten::bmm") == ()
+
+
 @pytest.mark.parametrize(
     ("below", "found"),
     [

@@ -152,7 +152,46 @@ def test_the_program_is_checked_and_told_only_what_differs_from_its_defaults() -
 
 def test_collectives_of_gloo() -> None:
     plan = collective_plan(load_core(str(GLOO)))
-    assert (plan.rank, plan.world_size, len(plan.calls)) == (1, 4, 12)
-    assert {call.call for call in plan.calls} >= {"all_reduce", "broadcast", "reduce", "all_gather", "barrier"}
-    assert [one.what for one in plan.left_out] == ["recv"]
+    assert (plan.rank, plan.world_size, len(plan.calls)) == (1, 4, 13)
+    by_kind = {one.kind: one for one in plan.calls}
+    assert by_kind.keys() >= {"allreduce", "broadcast", "reduce", "all_gather", "barrier"}
+    assert plan.left_out == ()
+    # What its calls say: rank 0 sends 1,600 numbers to rank 1, and rank r sends r + 1 rows of 155 to everybody.
+    assert (by_kind["recv"].source, by_kind["recv"].target) == (0, 1)
+    uneven = by_kind["all_to_allv"]
+    assert (uneven.in_split, uneven.out_split, uneven.out) == ((310,) * 4, (155, 310, 465, 620), 1550)
+    assert (by_kind["all_to_all"].into, by_kind["all_to_all"].assumed) == (5600, ())
+
+
+def in_a_group(*events: dict[str, Any]) -> Core:
+    """The trace of rank 0 of a job with one group of four."""
+    group = {"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cpu:gloo", "pg_size": 4, "ranks": [0, 1, 2, 3]}
+    told = {"rank": 0, "world_size": 4, "pg_config": [group]}
+    return load_core({"traceEvents": list(events), "distributedInfo": told})
+
+
+def c10d(name: str, ts: float, dims: Any, *values: str) -> dict[str, Any]:
+    types = ["TensorList", *["Scalar" if one else "" for one in values]]
+    return span("cpu_op", name, ts, 2, Input_Dims=[dims, *[[]] * len(values)], Input_type=types,
+                Concrete_Inputs=["", *values])  # fmt: skip
+
+
+def test_roots_are_those_of_the_calls() -> None:
+    def of_gloo(ts: float) -> dict[str, Any]:
+        return span("user_annotation", "gloo:broadcast", ts, 5, tid=7, Input_Dims=[[64]], Input_type=["float"])
+
+    calls = [c10d("c10d::broadcast_", at, [[64]], "", root, "0") for at, root in ((0, "2"), (10, "3"))]
+    plan = collective_plan(in_a_group(*calls, of_gloo(100), of_gloo(200)))
+    assert [(one.root, one.calls, one.assumed) for one in plan.calls] == [(2, 1, ()), (3, 1, ())]
+    # Without one of the calls nothing tells which span is the other's.
+    [unsure] = collective_plan(in_a_group(*calls[:1], of_gloo(100), of_gloo(200))).calls
+    assert (unsure.root, unsure.assumed) == (0, ("the first rank of the group is the root",))
+    [odd] = collective_plan(in_a_group(c10d("c10d::broadcast_", 0, [[64]], "", "9", "0"), of_gloo(100))).calls
+    assert (odd.root, len(odd.assumed)) == (0, 1)
+    launch = span("cuda_runtime", "launch", 5, 1, correlation=1)
+    on_gpu = c10d("c10d::broadcast_", 0, [[64]], "", "1", "0") | {"dur": 50}
+    kernel_of_it = collective(60, 10, "broadcast", elements=64)
+    kernel_of_it["args"] |= {"correlation": 1}
+    [above] = collective_plan(rank(on_gpu, launch, kernel_of_it)).calls
+    assert above.root == 1
     plan_in(plan.script(), "collectives")

@@ -15,7 +15,15 @@ from tracelens_graph.extensions.extension import Extension, Replayer
 from tracelens_graph.graph.window import Window
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.perf.devices import architecture
-from tracelens_graph.replay.signatures import Signatures, below_roof, charge_all, named, of_event, signatures
+from tracelens_graph.replay.signatures import (
+    Signatures,
+    below_roof,
+    charge_all,
+    longest_on_host,
+    named,
+    of_event,
+    signatures,
+)
 
 FUSED = Extension(replayers={"my::fused": Replayer("my::fused(Tensor a, Tensor b) -> Tensor")})
 
@@ -40,6 +48,13 @@ def test_work_is_charged_to_the_innermost_operation_with_a_schema(w: Window) -> 
         ("aten::mm", 1, 1, 25.0, 7),
         ("aten::copy_", 1, 1, 5.0, 11),
     ]
+
+
+def test_on_the_host_outermost_operations_with_a_schema_are_taken() -> None:
+    w = load_core({"traceEvents": [one for one in calls()["traceEvents"] if one["cat"] == "cpu_op"]}).everything
+    assert [(name, count) for name, count, *_ in told(longest_on_host(w))] == [
+        ("aten::matmul", 1), ("aten::mm", 1), ("aten::mm", 1), ("aten::copy_", 1), ("aten::view", 1),
+    ]  # fmt: skip
 
 
 def test_a_custom_operation_with_a_replayer_is_charged_what_it_launches(w: Window) -> None:

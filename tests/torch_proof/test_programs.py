@@ -107,6 +107,22 @@ def test_what_an_operation_writes_comes_back(tmp_path: Path) -> None:
     assert shapes == ["torch.Size([1, 4]) 8.0"] * 4
 
 
+def sparse(layout: str) -> ReplayPlan:
+    fill = Fill("normal", {"entries": 3000})
+    tensor = TensorValue((300, 200), "float32", layout=layout, fill=fill)
+    schema = "aten::mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"
+    number = TensorValue((), "float32")
+    return ReplayPlan("aten::mul_", "Tensor", schema, (Argument("self", "Tensor(a!)", tensor),
+                                                       Argument("other", "Tensor", number)))  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr"])
+def test_sparse_tensors_come_back_and_are_shrunk(layout: str, tmp_path: Path) -> None:
+    assert results(tmp_path, sparse(layout).script())[0]["largest_size"] is None
+    (result,) = results(tmp_path, sparse(layout).script(), "--cap-bytes", "2000")
+    assert 1 < result["largest_size"] < 200
+
+
 def test_lists_are_restored(tmp_path: Path) -> None:
     assert results(tmp_path, scaled((2, 3), (4,)).script(full=True))[0]["op"] == "aten::_foreach_mul_"
 

@@ -425,6 +425,9 @@ def linear_algebra() -> Step:
         x = torch.randn(2, 3, 5).requires_grad_()
         torch.einsum("bij,jk,bkl->bil", x, positive, x.transpose(1, 2)).sum().backward()
         torch.baddbmm(torch.zeros(2, 3, 3), x, x.mT, beta=0.5, alpha=2.0).tanh().sum().backward()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            torch.einsum("bij,bkj->bik", x, x), torch.einsum("bhqd,bhkd->bhqk", x[None], x[None])
+        torch.take_along_dim(matrix, (matrix > 0).long(), 1), torch.take_along_dim(matrix, torch.tensor([3, 1]))
         torch.addr(matrix, vector, vector), torch.addmv(vector, matrix, vector), torch.tensordot(matrix, positive, 1)
         whole = torch.arange(-4, 12)
         (

@@ -56,18 +56,26 @@ def _list_or_write(asked: Asked, w: Window, device: Architecture | None) -> None
         _print_table(coverage(charged, every), asked)
         return
     plans, most, files = Plans(_chosen(asked, w, every.signatures, device)), asked.rows, dict[int, str]()
+    if asked.gemms is not None:
+        _print_gemms(plans.first(asked.top or 0), asked.gemms)
+        return
+    if asked.sweep is not None and asked.output is not None:
+        _write_sweep(asked.sweep, asked.output, plans, device)
+        return
     if asked.output is not None:
         files = _write(asked, asked.output, plans, device)
         most = max(files) + 1 if len(files) == most else 0  # those between are said to be left out
     table = listing(plans.first(most), files)
     if asked.op is not None:
         table.title = w.titled(f"Calls of {as_written(asked.op)} to replay")
+    elif asked.uid is None and not len(w.gpu_rows):
+        table.title = w.titled("Operations to replay, the longest on the host first")
     if not asked.outputs.to_screen or asked.table is not None:
         _print_table(table, asked)
     elif asked.output is None:
         print_screen(asked, w, table, coverage(charged, every))
     else:
-        can_be_verified = not asked.batch and not w.core.framework.compiles_programs
+        can_be_verified = not w.core.framework.compiles_programs
         print_written(asked.output, table, coverage(charged, every), can_be_verified)
 
 
@@ -92,10 +100,10 @@ def _chosen(asked: Asked, w: Window, every: Signatures, device: Architecture | N
     """The signatures of what was asked for, in order.
 
     Raises:
-        AnalysisError: there is no GPU work by which to choose.
+        AnalysisError: there is nothing to choose from.
         NodeNotFoundError: there is no such operation.
     """
-    from tracelens_graph.replay.signatures import below_roof, named, of_event
+    from tracelens_graph.replay.signatures import below_roof, longest_on_host, named, of_event
 
     if asked.op is not None:
         return named(w, asked.op)
@@ -104,8 +112,10 @@ def _chosen(asked: Asked, w: Window, every: Signatures, device: Architecture | N
     if not len(w.core.columns):
         raise AnalysisError(f"{asked.trace}: is empty: it has no events that can be read")
     if not len(w.gpu_rows) and not asked.is_sequence:
-        where = f" in {w.title}" if w.title else ""
-        raise AnalysisError(f"there is no GPU work{where} to choose operations by; name one with --op or --uid")
+        if asked.by_roof or not len(found := longest_on_host(w)):
+            where = f" in {w.title}" if w.title else ""
+            raise AnalysisError(f"there is no GPU work{where} to choose operations by; name one with --op or --uid")
+        return found
     if asked.by_roof:
         assert device is not None
         return below_roof(w, device)
@@ -137,6 +147,39 @@ def _write(asked: Asked, folder: Path, plans: Plans, device: Architecture | None
     distinct = list({one.file: one for one in programs.values()}.values())
     write_folder(folder, distinct, file_name(w.core.info.source), kernel_sources(kernels, asked.kernel_sources))
     return {place: program.file for place, program in programs.items()}
+
+
+def _print_gemms(plans: Plans, benchmark: str) -> None:
+    """Print the script of a benchmark of products.
+
+    Raises:
+        typer.BadParameter: there is no such benchmark.
+    """
+    from tracelens_graph.replay.gemms import BENCHMARKS, gemm_script
+    from tracelens_graph.utils.suggest import hint
+
+    if benchmark not in BENCHMARKS:
+        raise typer.BadParameter(f"--gemms: there is no {benchmark!r}; {hint(benchmark, BENCHMARKS)}")
+    for line in gemm_script(plans, benchmark):
+        print(line)
+
+
+def _write_sweep(text: str, folder: Path, plans: Plans, device: Architecture | None) -> None:
+    """Write programs of the first signature at other sizes.
+
+    Raises:
+        AnalysisError: it is no sweep, or the signature has no such size.
+    """
+    from tracelens_graph.replay.folder import Program, program_name, write_folder
+    from tracelens_graph.replay.planned import Estimates
+    from tracelens_graph.replay.sweep import Sweep, swept
+    from tracelens_graph.utils.texts import file_name
+
+    w = plans.signatures.window
+    found = swept(plans, 0, Sweep.parsed(text), Estimates(w, device))
+    programs = [Program.of(plan, program_name(plan, number)) for number, plan in enumerate(found, 1)]
+    for file in write_folder(folder, programs, file_name(w.core.info.source)):
+        print(f"wrote {shlex.quote(str(file))}")
 
 
 def _write_one(asked: Asked, folder: Path, w: Window) -> None:

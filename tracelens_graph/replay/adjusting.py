@@ -7,6 +7,7 @@ numbers of Python, storages, gradients, conjugates; `modes` tells what PyTorch w
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 
 from tracelens_graph.perf.scalar_types import item_size, torch_dtype
 from tracelens_graph.replay.calls import Call, sizes
-from tracelens_graph.replay.replay_plan import Argument, Fill, Named, TensorValue, Value, tensors
+from tracelens_graph.replay.replay_plan import Argument, Fill, Named, Recorded, TensorValue, Value, tensors
 from tracelens_graph.replay.schemas import Schema
 
 # --- dtypes in lists, which the profiler does not record -----------------------------------------------------------
@@ -309,15 +310,26 @@ def autocast(call: Call) -> str:
     """The dtype that autocast casts to; empty where it does not stand above the call.
 
     It casts some of the arguments, and then calls the op again. Of ops that it casts to float32 alone, no dtype shows;
-    these are cast alike with any.
+    these are cast alike with any. Others, such as `einsum`, call an op that is cast.
     """
-    below = call.around.calls_below()
-    again = [recorded for name, recorded in below if name == call.op]
-    if len(again) != 1 or call.op == _CAST or any(name not in (call.op, _CAST) for name, _ in below):
-        return ""
-    if again[0].dims != call.recorded.dims:
-        return ""  # one of a tensor's own kind, such as a part of a distributed one
-    return next((_HALVES[one] for one in again[0].types if one in _HALVES), "bfloat16")
+    children = call.around.children
+    if (again := _cast(call.op, call.recorded, call.around.calls_below())) is not None:
+        return next((_HALVES[one] for one in again.types if one in _HALVES), "bfloat16")
+    for name in [] if call.op in children else [one for one, times in Counter(children).items() if times > 1]:
+        recorded = call.around.recorded_of(name)
+        again = _cast(name, recorded, call.around.calls_below(name)) if recorded else None
+        if again is not None and (halves := [_HALVES[one] for one in again.types if one in _HALVES]):
+            return halves[0]
+    return ""
+
+
+def _cast(op: str, recorded: Recorded, below: Sequence[tuple[str, Recorded]]) -> Recorded | None:
+    """The arguments with which an op calls itself again, if it does nothing but that and casts."""
+    again = [one for name, one in below if name == op]
+    if len(again) != 1 or op == _CAST or any(name not in (op, _CAST) for name, _ in below):
+        return None
+    # With other sizes it is one of a tensor's own kind, such as a part of a distributed one.
+    return again[0] if again[0].dims == recorded.dims else None
 
 
 # --- sparse tensors, of which a trace has sizes and dtype alone ----------------------------------------------------

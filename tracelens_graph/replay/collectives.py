@@ -25,6 +25,7 @@ from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.traversals import ancestors
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.scalar_types import DTYPES, torch_dtype
+from tracelens_graph.replay.collective_calls import Called, called
 from tracelens_graph.replay.program_text import HasProgram, LeftOut, ProgramKind, left_out
 from tracelens_graph.schema import Kind
 
@@ -63,6 +64,7 @@ class CollectiveCall:
         into, out: elements that this rank puts in and gets out.
         ranks: ranks of the job in the group; of a transfer of the whole job, as far as it is known.
         place: place of the traced rank in the group.
+        root: place of the root in the group, of the kinds that have one.
         in_split, out_split: elements that this rank sends to each other one, and gets; empty for an even exchange.
         parts: elements of each tensor of a coalesced form, of the larger side.
         source, target: ranks of a transfer; None for all else.
@@ -80,6 +82,7 @@ class CollectiveCall:
     out: int
     ranks: tuple[int, ...]
     place: int = 0
+    root: int = 0
     in_split: tuple[int, ...] = ()
     out_split: tuple[int, ...] = ()
     parts: tuple[int, ...] = ()
@@ -96,7 +99,8 @@ class CollectiveCall:
         rule = rule_of(self.kind)
         facts = {
             "dtype": self.dtype, "in": self.into, "out": self.out, "ranks": list(self.ranks), "place": self.place,
-            "in_split": list(self.in_split), "out_split": list(self.out_split), "parts": list(self.parts),
+            "root": self.root, "in_split": list(self.in_split), "out_split": list(self.out_split),
+            "parts": list(self.parts),
             "message": rule.message if rule else "", "factor": rule.factor if rule else 0.0,
             "all_ranks": bool(rule and rule.all_ranks), "calls": self.calls, "traced_us": round(self.traced_us, 3),
             "assumed": list(self.assumed),
@@ -166,15 +170,15 @@ def collective_plan(graph: Core | Window) -> CollectivePlan:
     world = w.core.info.world_size or 1 + max(
         (max((*(one.ranks or ()), (one.group_size or 1) - 1)) for one in nodes), default=0
     )
-    found: dict[Any, list[Collective]] = {}
-    for one in _with_groups(w.core, nodes):
-        found.setdefault(_identity(one), []).append(one)
+    found: dict[Any, list[Called]] = {}
+    for one in called(w.core, _with_groups(w.core, nodes)):
+        found.setdefault((_identity(one.collective), one.root), []).append(one)
     calls: list[CollectiveCall] = []
     lost: dict[tuple[str, str, str], list[float]] = {}
     for same in found.values():
-        us = np.array([_us(w.core, one) for one in same])
-        longest = same[int(us.argmax())]
-        made = _call(w.core, longest, world)
+        us = np.array([_us(w.core, one.collective) for one in same])
+        longest = same[int(us.argmax())].collective
+        made = _call(w.core, longest, same[0].root, world)
         if isinstance(made, CollectiveCall):
             median, total = float(np.median(us)), float(us.sum())
             calls.append(replace(made, calls=len(same), traced_us=median, total_us=total, uid=longest.uids[0]))
@@ -228,7 +232,7 @@ def _reasons(lost: Iterable[tuple[str, str, str]]) -> str:
     return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())
 
 
-def _call(core: Core, one: Collective, world: int) -> CollectiveCall | tuple[str, str]:
+def _call(core: Core, one: Collective, root: int | None, world: int) -> CollectiveCall | tuple[str, str]:
     """The call of a collective; else why there is none, and what would help."""
     call = _CALLS.get(one.kind) or _CALLS.get(kind_of(one.kind), "")
     if not call:
@@ -257,7 +261,8 @@ def _call(core: Core, one: Collective, world: int) -> CollectiveCall | tuple[str
         if source is None or target is None or not (0 <= source < _MOST_RANKS and 0 <= target < _MOST_RANKS):
             return "its other end is not recorded", "record with a newer PyTorch"
         ranks = tuple(range(max(world, source + 1, target + 1)))
-    if call in _ROOTED:
+    if call in _ROOTED and not 0 <= (-1 if root is None else root) < size:
+        root = 0
         assumed.append("the first rank of the group is the root")
     if call == "ring":
         assumed.append("each rank sends to the next one")
@@ -273,8 +278,9 @@ def _call(core: Core, one: Collective, world: int) -> CollectiveCall | tuple[str
         call, several = call.removesuffix("_coalesced"), ()
         assumed.append("one tensor in place of several")
     return CollectiveCall(
-        one.kind, call, dtype, into, out, ranks, place, sent, got, several, source, target, assumed=tuple(assumed)
-    )
+        one.kind, call, dtype, into, out, ranks, place, root or 0, sent, got, several, source, target,
+        assumed=tuple(assumed),
+    )  # fmt: skip
 
 
 def _to_record(core: Core) -> str:
@@ -294,6 +300,8 @@ def _dtype(recorded: str | None) -> str:
 def _both_sides(call: str, one: Collective, size: int) -> tuple[int, int]:
     """Elements in and out; that which is not recorded follows from the other."""
     into, out = one.in_elements, one.out_elements
+    if out is None and into and one.in_split and one.out_split and sum(one.in_split):
+        return into, into // sum(one.in_split) * sum(one.out_split)
     if call.startswith(("all_gather", "gather")):
         # Of a gather the root alone has the whole, and says it.
         part = into if into is not None else (out or 0) // size

@@ -13,13 +13,14 @@ from msgspec.structs import replace
 
 from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.errors import CannotReplay
-from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.frameworks import NAMESPACES
 from tracelens_graph.graph.traversals import ancestors
 from tracelens_graph.perf.roofs import least_us
-from tracelens_graph.replay.calls import Surroundings, gpu_below
+from tracelens_graph.replay.calls import Surroundings, gpu_below, traced_call
+from tracelens_graph.replay.custom.lookup import replayers_of
+from tracelens_graph.replay.custom.planning import plan_custom
 from tracelens_graph.replay.instruction import InstructionPlan, plan_instruction
-from tracelens_graph.replay.planning import plan_call, plan_custom
+from tracelens_graph.replay.planning import plan_call
 from tracelens_graph.replay.portable import portable
 from tracelens_graph.replay.replay_plan import ReplayPlan, Traced, Work
 from tracelens_graph.replay.signatures import Signatures
@@ -37,13 +38,20 @@ COLLECTIVE = "collective"
 TRITON = "Triton kernel"
 AUTOGRAD = "autograd function"
 CUSTOM = "custom op"
+COMPILED = "compiled region"
+PART = "part of a layer of experts"
+ENGINE = "attention behind an engine"
 RANGE = "no op of PyTorch"
 
 _KINDS = (
     (r"^(?:c10d|_c10d_functional|symm_mem)::|^(?:nccl|gloo|mpi|ucc)[:_]|^record_param_comms$",
      COLLECTIVE, "--collectives -o DIR writes a program for torchrun"),
     (r"^triton_", TRITON, "-o writes a program that its source is put into"),
-    (r"Backward\d*$|^CompiledFunction|^torch::autograd::|^autograd::engine", AUTOGRAD, "replay its forward operation"),
+    (r"^Torch-Compiled Region|^CompiledFunction|CompiledFxGraph", COMPILED,
+     "record without torch.compile; its Triton kernels have programs of their own: --op /^triton_/"),
+    (r"^pseudo_op::|^pseudo_mla_|^vllm::moe_forward", PART, "none: weights of experts are no arguments of it"),
+    (r"^vllm::unified_(mla_)?attention", ENGINE, "none: caches and lengths of sequences are no arguments of it"),
+    (r"Backward\d*$|^torch::autograd::|^autograd::engine", AUTOGRAD, "replay its forward operation"),
     (r"^\w+::", CUSTOM, "a replayer of yours in an extension"),
 )  # fmt: skip
 """Names of operations without a schema, why they cannot be replayed, and what would help."""
@@ -92,7 +100,7 @@ def planned(core: Core, row: int, replayers: Mapping[str, Replayer] = MappingPro
         if core.framework.compiles_programs:
             return Planned(plan_instruction(core, row))
         if name in replayers:
-            return Planned(plan_custom(core, row, replayers[name]))
+            return Planned(plan_custom(traced_call(core, row), replayers[name]))
         if name.startswith(NAMESPACES):
             return Planned(plan_call(core, row))
     except CannotReplay as error:
@@ -121,7 +129,7 @@ class Plans:
         row = int(self.signatures.rows[place])
         if row not in self._made:
             window = self.signatures.window
-            self._made[row] = planned(window.core, row, extension_of(window).replayers)
+            self._made[row] = planned(window.core, row, replayers_of(window))
         return self._made[row]
 
 

@@ -17,11 +17,11 @@ import numpy as np
 from tracelens_graph.analyses.shared.call_columns import argument_codes
 from tracelens_graph.analyses.shared.grouping import Groups, group_by
 from tracelens_graph.errors import NodeNotFoundError
-from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.frameworks import NAMESPACES
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb, outermost
 from tracelens_graph.graph.window import Window
+from tracelens_graph.replay.custom.lookup import replayers_of
 from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 from tracelens_graph.utils.suggest import did_you_mean
@@ -115,8 +115,8 @@ class Signatures:
 
 
 def with_schema(w: Window) -> Mask:
-    """For each name of a graph whether it is that of an operation of PyTorch, or has a replayer in the extension."""
-    replayers = extension_of(w).replayers
+    """For each name of a graph whether it is that of an operation of PyTorch, or has a replayer."""
+    replayers = replayers_of(w)
     return np.array([name.startswith(NAMESPACES) or name in replayers for name in w.core.names], bool)
 
 
@@ -142,6 +142,15 @@ def charge_all(w: Window) -> Charged:
 def signatures(charged: Charged) -> Signatures:
     """What GPU work is charged to, by name and arguments, the most GPU time first."""
     return _grouped(charged, np.unique(charged.op[charged.op >= 0]))
+
+
+def longest_on_host(w: Window) -> Signatures:
+    """Outermost operations with a schema by their time on the host, the longest first: of a window without GPU work."""
+    c = w.core.columns
+    fits = with_schema(w)[c.name] & (c.kind == Kind.Op)
+    rows = w.rows_of_kind(Kind.Op)
+    rows = rows[fits[rows]]
+    return _grouped(Charged(w, np.zeros(0, np.int64)), rows[climb(c.parent, c.parent[rows], fits) < 0])
 
 
 def named(w: Window, name: str | re.Pattern[str]) -> Signatures:

@@ -11,6 +11,7 @@ from tracelens_graph.analyses.critical_path.critical_path import causes_of
 from tracelens_graph.analyses.critical_path.what_if import what_if
 from tracelens_graph.analyses.ranks.collective_tables import collectives_table, kinds_table, unmatched_collectives
 from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.link_delays import LinkDelays
 from tracelens_graph.analyses.ranks.link_tables import (
     incomparable_links,
     rank_links,
@@ -21,12 +22,14 @@ from tracelens_graph.analyses.ranks.links import Links
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
 from tracelens_graph.analyses.ranks.rank_tables import balance_table, rank_steps, times_table
+from tracelens_graph.analyses.ranks.slow_links import SlowLinks, slow_links
 from tracelens_graph.analyses.stragglers.culprits import culprits_table
 from tracelens_graph.analyses.stragglers.late_causes import late_arrivals, late_ranks
 from tracelens_graph.analyses.stragglers.lateness import Lateness, lateness
 from tracelens_graph.analyses.stragglers.reasons import OTHERS, UNNAMED
 from tracelens_graph.analyses.stragglers.slowdown import SLOWDOWN, Slowdown, slowdown
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.perf.devices import Architecture, architecture
 from tracelens_graph.tables.table import Table
@@ -77,26 +80,31 @@ class Job:
     @cached_property
     def _held(self) -> TraceSet | None:
         """The whole traces with their graphs, which are read again where they were not held."""
-        return None if self._whole is None else self._whole.with_graphs(lambda core: core)
+        return None if self._whole is None else self._whole.with_graphs(_read_whole)
 
     @cached_property
     def links(self) -> Links:
-        """How fast process groups and pairs of ranks are, and what slow ones delay."""
+        """How fast process groups and pairs of ranks are."""
         return Links(self.figures)
 
-    @property
-    def slow_links(self) -> list[str]:
-        """The slow links in words, the most expensive first."""
-        return slow_link_lines(self.figures, self.links)
+    @cached_property
+    def slow_links(self) -> list[SlowLinks]:
+        """The slow links by what they have in common, the most expensive first."""
+        return slow_links(self.links)
+
+    @cached_property
+    def delays(self) -> LinkDelays:
+        """What slow links delay."""
+        return LinkDelays(self.links)
 
     @property
     def link_lines(self) -> list[str]:
         """The slow links; of none why links could not be compared, where communication is most of a step."""
         if self.slow_links:
-            return self.slow_links
+            return slow_link_lines(self.slow_links)
         percent = dict(zip(*(self.table("rank_times")[name] for name in ("time", "percent")), strict=True))
         moves = (percent.get("exposed") or 0) - (percent.get("exposed_waiting") or 0)
-        line = incomparable_links(self.links) if moves >= MOST_OF_A_STEP_PERCENT else ""
+        line = incomparable_links(self.figures, self.links) if moves >= MOST_OF_A_STEP_PERCENT else ""
         return [line] if line else []
 
     @cached_property
@@ -108,7 +116,7 @@ class Job:
             evidence = self.matched.comparable
             is_all = evidence is self.matched
             arrivals = (self.table("late_arrivals") if is_all else self._late_arrivals(self._whole, evidence)).records()
-        return lateness(self.figures, arrivals, self.links, self.slowdown if self.is_replayed else None)
+        return lateness(self.figures, arrivals, self.delays, self.slowdown if self.is_replayed else None)
 
     @cached_property
     def _causes(self) -> Causes | None:
@@ -141,7 +149,7 @@ class Job:
             return None
         late = [self.matched.ranks[place].name for place in self.lateness.culprits[0].places]
         try:
-            found = what_if(self._causes, repair=late)
+            found = what_if(self._causes.traces, repair=late, matched=self._causes.matched)
         except AnalysisError:  # no other rank does the like
             return None
         return found.saved_ns if found.saved_ns > 10 * found.error_ns else None
@@ -156,9 +164,13 @@ class Job:
         """The same as one line; empty where nothing is known of it, or the recording is not replayed."""
         if not self.is_replayed or self.slowdown is None:
             return ""
+        return self.slowdown.line(self.matched.lacking > 0, self._known)
+
+    @property
+    def _known(self) -> Mapping[int, tuple[str, str]]:
+        """Places of culprits -> their reason, and the work with most of it."""
         culprits = self.lateness.culprits if self.lateness is not None else ()
-        known = {place: (one.reason, one.what) for one in reversed(culprits) for place in one.places}
-        return self.slowdown.line(self.matched.lacking > 0, known)
+        return {place: (one.reason, one.what) for one in reversed(culprits) for place in one.places}
 
     def _culprits(self) -> Table:
         found = self.lateness
@@ -201,16 +213,16 @@ class Job:
                         ["no GPU work of all ranks, nothing that they share, or clocks that cannot be compared"],
                     )
                     if self.slowdown is None
-                    else with_slow_links(self.slowdown.table(), self.matched, self.links)
+                    else with_slow_links(self.slowdown.table(self._known), self.matched, self.slow_links)
                 ),
             }
         return {
             "rank_times": lambda: times_table(self.figures),
-            "rank_balance": lambda: balance_table(self.figures, self.links),
+            "rank_balance": lambda: balance_table(self.figures, self.delays),
             "collective_kinds": lambda: kinds_table(self.figures),
             "rank_collectives": lambda: collectives_table(self.figures),
             "rank_links": lambda: rank_links(self.figures, self.links),
-            "rank_steps": lambda: rank_steps(self.figures, self.links),
+            "rank_steps": lambda: rank_steps(self.figures, self.delays),
             "unmatched_collectives": lambda: unmatched_collectives(self.figures),
             **why,
         }
@@ -239,6 +251,11 @@ class Job:
     def tables(self) -> dict[str, Table]:
         """All tables by name."""
         return {name: self.table(name) for name in self.names}
+
+
+def _read_whole(core: Core) -> Core:
+    core.read_all()
+    return core
 
 
 def collectives(ranks: Any, kind: str | None = None, top: int = 0, arch: Any = None, correct: bool = True) -> Table:

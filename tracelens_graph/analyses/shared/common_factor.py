@@ -1,12 +1,16 @@
-"""Whether all kernels take longer, or less, by one factor: then no kernel is to blame, but the device."""
+"""Whether all kernels, or all calls of the host, take longer by one factor: then none of them is to blame."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from math import exp, log
+from typing import TypeVar
 
 import numpy as np
 
 from tracelens_graph.utils.arrays import Codes, Ns
+
+Call = TypeVar("Call", bound=Hashable)
 
 CLOCK = "clock, power or bandwidth of the device"
 """What may be why all kernels take longer or less."""
@@ -21,6 +25,13 @@ _MOST = 0.6
 """... share of the different kernels that do, and of the time of their single calls."""
 _KERNELS = 3
 """Different kernels that there must be for all of them to show anything."""
+
+_LEAST_OF_HOST, _CALLS = 1.05, 5
+"""From which factor on all calls of the host take longer, and different calls that there must be."""
+_OF_HOST_TIME = 0.75
+"""Share of the host's time that those calls have which are nearer to the factor than to no change: they vary."""
+_OF_ONE = 0.5
+"""A call with this share of the difference is what differs."""
 
 
 def agreed_factor(ratios: np.ndarray, ns: Ns, kernel: Codes) -> float | None:
@@ -54,3 +65,25 @@ def _weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
     order = np.argsort(values, kind="stable")
     running = np.cumsum(weights[order])
     return float(values[order[np.searchsorted(running, running[-1] / 2)]])
+
+
+def shared_factor(takes: Mapping[Call, float], usual: Mapping[Call, float]) -> float | None:
+    """How many times as long calls of the host take as usual, if most of them do and none has most of the difference.
+
+    Args:
+        takes: calls -> how long all of them took together.
+        usual: the same elsewhere; of calls that are not there nothing is known.
+
+    Returns:
+        Their sum over the usual sum; None where calls do not agree on it, or take no longer.
+    """
+    known = [one for one in takes if takes[one] > 0 and usual.get(one, 0) > 0]
+    if len(known) < _CALLS:
+        return None
+    ns, usual_ns = (np.array([of[one] for one in known], float) for of in (takes, usual))
+    factor = float(ns.sum() / usual_ns.sum())
+    more = ns - usual_ns
+    if factor < _LEAST_OF_HOST or more.max() >= _OF_ONE * more.sum():
+        return None
+    agrees = ns[ns / usual_ns >= factor**0.5].sum() >= _OF_HOST_TIME * sum(takes.values())
+    return factor if agrees else None

@@ -17,14 +17,11 @@ import numpy as np
 
 from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.critical_path import steps_of
+from tracelens_graph.analyses.critical_path.lanes import Lane, Lanes, compared_by, lanes
 from tracelens_graph.analyses.critical_path.points import Edge, Role
 from tracelens_graph.analyses.critical_path.rerun import (
-    Lane,
-    Lanes,
-    compared_by,
     in_order,
     incomplete_ranks,
-    lanes,
     replayed,
     weights,
     without_arrivals,
@@ -40,10 +37,13 @@ from tracelens_graph.analyses.stragglers.reasons import (
     LINK,
     MORE,
     OF_STATE,
+    SLOW_HOST,
     SLOWER,
     around,
+    called,
     most_by_chance,
 )
+from tracelens_graph.analyses.stragglers.slow_hosts import slow_hosts
 from tracelens_graph.analyses.stragglers.work import Work
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collectives import collectives_of
@@ -53,6 +53,9 @@ COMPUTATION, HOST = "computation", "host"
 
 HELD_UP = 0.01
 """Ranks hold up the others if these end sooner without them by this share of the recording."""
+
+_MOST_NAMES = 3
+"""Kernels with most of an excess, whose inputs are looked at."""
 
 MORE_OFTEN = 1.05
 """What runs more often than this many times as often as on the median rank is more work."""
@@ -127,8 +130,9 @@ def _without_incomplete(causes: Causes, recorded: Ns) -> tuple[Ns, Mask]:
 
     Where the others do wait for them these ranks count, too, except foreign ones.
     """
-    incomplete = incomplete_ranks(causes)
-    for apart in (incomplete, incomplete if causes.matched is None else causes.matched.is_foreign):
+    m = causes.matched
+    none = np.zeros(len(causes.traces), bool)
+    for apart in (none, none) if m is None else (incomplete_ranks(m), m.is_foreign):
         freed = without_arrivals(causes, recorded, apart)
         ends = np.flatnonzero((causes.role == Role.gpu_end) & ~apart[causes.ordinal])
         as_recorded, without = (int(replayed(causes, one)[ends].max()) for one in (recorded, freed))
@@ -155,17 +159,23 @@ def explained(causes: Causes, ns: tuple[Ns, Ns], edge: Rows, worker: int, kind: 
     if not len(edge):
         return "", ""
     if kind == HOST:
-        return _of_host(causes, int(edge[np.argmax(excess[edge])]), worker)
+        longest = int(edge[np.argmax(excess[edge])])
+        # A factor shows in all stretches, a call in those that hold it.
+        if 2 * excess[longest] < excess[edge].sum() and (what := _slow_hosts(causes)[worker]):
+            return SLOW_HOST, what
+        return _of_host(causes, longest, worker)
     core = causes.core(worker)
     row = causes.row[causes.after[edge]]
     codes, place = np.unique(core.columns.name[row], return_inverse=True)
     sums = np.bincount(place, excess[edge])
-    at = np.flatnonzero(place == int(sums.argmax()))
-    longest = int(row[at[np.argmax(excess[edge[at]])]])
-    what = brief(core.names[codes[int(sums.argmax())]]) + around(core, longest)
+    most = np.argsort(-sums, kind="stable")[:_MOST_NAMES].tolist()
+    rows = [int(row[at[np.argmax(excess[edge[at]])]]) for at in (np.flatnonzero(place == one) for one in most)]
+    words = [_of_computation(causes, worker, one) if kind == COMPUTATION else LINK for one in rows]
+    # Kernels with other inputs show that those without recorded inputs have others, too.
+    first = words.index(LARGER) if LARGER in words and words[0] == SLOWER else 0
+    word, what = words[first], brief(core.names[codes[most[first]]]) + around(core, rows[first])
     if kind != COMPUTATION:
         return LINK, f"{kind}: {what}"
-    word = _of_computation(causes, worker, longest)
     if word == SLOWER:
         name = core.columns.name[causes.row[causes.after[every]]]
         if excess[every].sum() < most_by_chance(ns[0][every], ns[1][every], name):
@@ -181,8 +191,7 @@ def _of_host(causes: Causes, edge: int, worker: int) -> tuple[str, str]:
     span = (int(causes.time[point[edge]]) - shift for point in (causes.before, causes.after))
     spent = HostLabels(core).within(*span)
     (state, _), most = max(spent.items(), key=lambda one: one[1].ns)
-    row = most.row
-    return OF_STATE.get(state, "op"), brief(core.names[core.columns.name[row]]) + around(core, row) if row >= 0 else ""
+    return OF_STATE.get(state, "op"), called(core, most)
 
 
 def _of_computation(causes: Causes, worker: int, row: int) -> str:
@@ -222,6 +231,16 @@ def _kernels_named(causes: Causes, name: str) -> _Kernels:
         counts.append(len(rows))
         inputs.append(frozenset(core.argsets[one][0] for one in np.unique(c.argset[owner]).tolist() if one >= 0))
     return _Kernels(counts, float(np.median(counts)), inputs, Counter(inputs))
+
+
+_SLOW_HOSTS: WeakKeyDictionary[Causes, list[str]] = WeakKeyDictionary()
+
+
+def _slow_hosts(causes: Causes) -> list[str]:
+    """See `slow_hosts`; looked for the first time only."""
+    if causes not in _SLOW_HOSTS:
+        _SLOW_HOSTS[causes] = slow_hosts([causes.core(ordinal) for ordinal in range(len(causes.ranks))])
+    return _SLOW_HOSTS[causes]
 
 
 _FACTORS: WeakKeyDictionary[Causes, list[float | None]] = WeakKeyDictionary()

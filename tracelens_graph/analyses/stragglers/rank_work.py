@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from tracelens_graph.analyses.critical_path.path_nodes import innermost_calls
-from tracelens_graph.analyses.idle.host_states import ABSENT, STATES
+from tracelens_graph.analyses.idle.host_states import ABSENT, ALLOCATION, LAUNCH, PYTHON, STATES
 from tracelens_graph.analyses.idle.idle import calls_of
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
@@ -18,7 +18,7 @@ from tracelens_graph.analyses.stragglers.chains import RankChains
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.intervals import Intervals, merge, sum_by_group
+from tracelens_graph.graph.intervals import Intervals, length_before, merge, sum_by_group
 from tracelens_graph.graph.traversals import host_rows
 from tracelens_graph.graph.window import whole_window
 from tracelens_graph.schema import Kind
@@ -27,20 +27,31 @@ from tracelens_graph.utils.arrays import Codes, Mask, Ns
 UNRECORDED = STATES
 """State in which no thread that launches GPU work has a call, or all wait for others."""
 
+WORKS = (ALLOCATION, LAUNCH, PYTHON)
+"""States in which the host itself works, and does not wait."""
+
 _NOTHING = "nothing"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Spent:
     """Time that the host spent with one label: a state, and what its innermost calls are called.
 
     Attributes:
-        ns: exclusive host time.
-        row: the call with most of it; -1 for none.
+        calls: row of each call -> its exclusive host time, ns; row -1 stands for none.
     """
 
-    ns: int = 0
-    row: int = -1
+    calls: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def ns(self) -> int:
+        """Exclusive host time of all."""
+        return sum(self.calls.values())
+
+    @property
+    def row(self) -> int:
+        """The call with most of it; -1 for none."""
+        return max(self.calls, key=lambda row: self.calls[row], default=-1)
 
 
 Label = tuple[int, str]
@@ -57,13 +68,13 @@ class HostLabels:
         self._calls = calls = calls_of(core)
         c = core.columns
         self._rows = calls.rows if len(calls.rows) else host_rows(c)
-        self._threads = []
+        self._threads: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         for thread, at in positions_by(c.thread[self._rows]):
             rows = self._rows[at]
             times, inside = innermost_calls(core, rows[c.dur_ns[rows] > 0].astype(np.int64))
             for mark in calls.spans:
                 times, inside = _covered(core, times, inside, calls.span_rows(mark, thread))
-            self._threads.append((times, inside))
+            self._threads[thread] = times, inside
         self._of_mark = {int(row): mark for mark, rows in calls.spans.items() for row in rows.tolist()}
         self._labels: dict[int, Label] = {}
 
@@ -85,20 +96,37 @@ class HostLabels:
             rows, place = np.unique(row, return_inverse=True)
             sums = np.zeros(len(rows), np.int64)
             np.add.at(sums, place, length)
-            best: dict[Label, int] = {}
             for one, ns in zip(rows.tolist(), sums.tolist(), strict=True):
-                spent = found.setdefault(label := self.label(one), Spent())
-                spent.ns += ns
-                if ns > best.get(label, 0):
-                    best[label], spent.row = ns, one
+                calls = found.setdefault(self.label(one), Spent()).calls
+                calls[one] = calls.get(one, 0) + ns
         covered = merge(np.concatenate(begun), np.concatenate(done)) if begun else None
         busy = int((covered[1] - covered[0]).sum()) if covered else 0
         if end_ns - start_ns > busy:
-            found[UNRECORDED, _NOTHING] = Spent(end_ns - start_ns - busy)
+            found[UNRECORDED, _NOTHING] = Spent({-1: end_ns - start_ns - busy})
+        return found
+
+    def totals(self) -> dict[int, dict[Label, tuple[int, int]]]:
+        """Per thread and label of `WORKS` how many calls there are in all, and their exclusive time, ns."""
+        c, state = self._core.columns, self._calls.state
+        found: dict[int, dict[Label, tuple[int, int]]] = {}
+        for thread, (times, inside) in self._threads.items():
+            solid = np.flatnonzero(inside[:-1] >= 0)
+            rows, place = np.unique(inside[solid], return_inverse=True)
+            ns = sum_by_group(place, np.diff(times)[solid], len(rows))
+            works = np.isin(state[rows], WORKS) & ~np.isin(rows, list(self._of_mark))
+            rows, ns = rows[works], ns[works]
+            labels: dict[Label, tuple[int, int]] = {}
+            for _, at in positions_by(
+                (c.name[rows].astype(np.int64) * len(Kind) + c.kind[rows]) * STATES + state[rows]
+            ):
+                label = self.label(int(rows[at[0]]))
+                count, sum_ns = labels.get(label, (0, 0))
+                labels[label] = count + len(at), sum_ns + int(ns[at].sum())
+            found[thread] = labels
         return found
 
     def _segments(self, start_ns: int, end_ns: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        for times, inside in self._threads:
+        for times, inside in self._threads.values():
             low, high = np.searchsorted(times, (start_ns, end_ns))
             low = max(int(low) - 1, 0)
             begin = np.maximum(times[low:high], start_ns)
@@ -279,6 +307,16 @@ class RankWork:
         row = self.first_row(collective)
         step = int(self.core.gpu_step[row] if self.on_gpu else self.core.step[row])
         return int(self.core.columns.start_ns[step]) if step >= 0 else self.host.first_ns
+
+    @cached_property
+    def _waits(self) -> Intervals:
+        part = np.array(list(self.parts.values()), np.int64)
+        start = self._m.parts.own_start_ns[part]
+        return merge(start, start + self._m.wait_ns[part])
+
+    def waited_ns(self, start_ns: int, end_ns: int) -> int:
+        """How long some of its collectives waited for other ranks within a span."""
+        return int(np.diff(length_before(self._waits, np.array([start_ns, end_ns])))[0])
 
     def waited_for(self, row: int) -> tuple[int, int]:
         """For which rank the kernel of a collective waited, -1 for none that is known, and how long, ns."""

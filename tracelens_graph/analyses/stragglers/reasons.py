@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from tracelens_graph.analyses.diagnosis.finding import brief, shown_ms
+from tracelens_graph.analyses.diagnosis.finding import brief, percent, shown_ms
 from tracelens_graph.analyses.idle.host_states import (
     ALLOCATION,
     COPY_TO_DEVICE,
@@ -17,9 +18,11 @@ from tracelens_graph.analyses.idle.host_states import (
     PYTHON,
     SYNCHRONIZATION,
 )
+from tracelens_graph.analyses.shared.common_factor import shared_factor
 from tracelens_graph.analyses.stragglers.chains import Share
-from tracelens_graph.analyses.stragglers.rank_work import UNRECORDED, Kernel, Label, Spent
+from tracelens_graph.analyses.stragglers.rank_work import UNRECORDED, WORKS, Kernel, Label, Spent
 from tracelens_graph.analyses.stragglers.segments import Arrivals, Late
+from tracelens_graph.analyses.stragglers.slow_hosts import ALL_CALLS
 from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import ancestors
@@ -35,6 +38,8 @@ NEW_PERCENT = 10.0
 """Share of the lateness that must be new to be called a reason of it."""
 EXPLAINED_PERCENT = 30.0
 """Share of the new lateness that a difference must account for to be called its reason."""
+MOST_PERCENT = 50.0
+"""A call with less than this share of the difference is said to have that share only."""
 JITTER_PERCENT = 3.0
 """A difference below this share of what the median rank spent on the same is none."""
 
@@ -44,7 +49,7 @@ that transfers join, where at least the second share of the kernels of either is
 
 EARLIER, EVEN, UNKNOWN, OWN = "earlier", "even", "unknown", "own_work"
 SLOWER, LARGER, MORE, OTHERS = "slower_kernels", "other_inputs", "more_gpu_work", "other_collective"
-LINK = "slow_transfers"
+LINK, SLOW_HOST = "slow_transfers", "slow_host"
 
 GPU_REASONS = (SLOWER, LARGER, MORE)
 """Reasons that lie on the GPU."""
@@ -75,6 +80,7 @@ REASONS: Mapping[str, str] = {
     "op": "host time in ops and launch calls",
     "python": "Python, in no op and no call",
     "unrecorded": "host time without any record",
+    SLOW_HOST: "all calls of the host took longer by one factor, as with a slower or busier processor",
     SLOWER: "the same GPU work took longer",
     LARGER: "the same kernels took longer, on inputs of other sizes",
     MORE: "GPU work that the median rank did not have",
@@ -224,19 +230,40 @@ def _host(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
     mine, others = _labels(late)
     sums, other_sums = _by_state(mine), _by_state(others)
     state = max(OF_STATE, key=lambda one: sums[one] - other_sums[one])
-    is_enough = _is_enough(sums[state] - other_sums[state], other_sums[state], new)
+    more = sums[state] - other_sums[state]
+    is_enough = _is_enough(more, other_sums[state], new)
     if not is_enough:
         return None if is_enough is False else Reason(EVEN, new)
     ours = [label for label in mine if label[0] == state]
     label = max(ours, key=lambda one: mine[one].ns - others.get(one, Spent()).ns)
-    core = late.blamed.rank.core
-    spent = mine[label]
-    what = brief(core.names[core.columns.name[spent.row]]) + around(core, spent.row) if spent.row >= 0 else ""
+    core, spent = late.blamed.rank.core, mine[label]
     evidence = _compared(arrivals, late, sums[state], other_sums[state])
+    if not late.blamed.rank.on_gpu and label[1].startswith(_DISTRIBUTED):
+        return Reason(OTHERS, new, called(core, spent), evidence, spent.row)
+    works, others_work = ({one: spent.ns for one, spent in of.items() if one[0] in WORKS} for of in (mine, others))
+    if state in WORKS and shared_factor(works, others_work):
+        evidence = _compared(arrivals, late, sum(works.values()), sum(others_work.values()))
+        return Reason(SLOW_HOST, new, ALL_CALLS, evidence)
+    other_ns = others.get(label, Spent()).ns
     if len(ours) > 1:
-        evidence += f"; of this call {shown_ms(spent.ns)} against {shown_ms(others.get(label, Spent()).ns)}"
-    communicates = not late.blamed.rank.on_gpu and label[1].startswith(_DISTRIBUTED)
-    return Reason(OTHERS if communicates else OF_STATE[state], new, what, evidence, spent.row)
+        evidence += f"; of this call {shown_ms(spent.ns)} against {shown_ms(other_ns)}"
+    what = called(core, spent)
+    if what and (spent.ns - other_ns) < MOST_PERCENT / 100 * more:
+        what += f", {percent(spent.ns - other_ns, more):.0f} % of the difference"
+    return Reason(OF_STATE[state], new, what, evidence, spent.row)
+
+
+def called(core: Core, spent: Spent) -> str:
+    """What calls of a label are called, and what stands around most of them; empty for none."""
+    rows, c = [row for row in spent.calls if row >= 0], core.columns
+    if not rows:
+        return ""
+    ns: dict[int, int] = defaultdict(int)
+    above = {row: int(c.name[c.parent[row]]) if c.parent[row] >= 0 else -1 for row in rows}
+    for row in rows:
+        ns[above[row]] += spent.calls[row]
+    is_there = 2 * ns[above[spent.row]] >= spent.ns
+    return brief(core.names[c.name[spent.row]]) + (around(core, spent.row) if is_there else "")
 
 
 # --- on the GPU ------------------------------------------------------------------------------------------------------
@@ -312,9 +339,9 @@ def _communication(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
 
 def in_words(reason: str, what: str) -> str:
     """A word of `REASONS` and the work that it is about, for people."""
-    if reason in UNNAMED:
-        return what or REASONS[reason]
-    return reason.replace("_", " ") + (f" ({what})" if what else "")
+    if reason in UNNAMED or not what:
+        return what or REASONS.get(reason, reason.replace("_", " "))
+    return f"{reason.replace('_', ' ')} ({what})"
 
 
 def _compared(arrivals: Arrivals, late: Late, ns: int, other_ns: int) -> str:

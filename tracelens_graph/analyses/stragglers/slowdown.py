@@ -292,8 +292,12 @@ class Slowdown:
         excess = self.length_ns - self.ideal_ns
         return (self.length_ns - self.work.length_ns(~repaired)) / excess if excess > 0 else None
 
-    def table(self) -> Table:
-        """One row for the job, then per type, stage, data-parallel rank and worker, the slowest first."""
+    def table(self, known: Mapping[int, tuple[str, str]] | None = None) -> Table:
+        """One row for the job, then per type, stage, data-parallel rank and worker, the slowest first.
+
+        Args:
+            known: places of workers -> their reason, and the work with most of it, where something else shows them.
+        """
         rows = [self._row("job", "", self.job)]
         for name, value in _slowest(self.types):
             rows.append(self._row("type", name, value))
@@ -303,7 +307,7 @@ class Slowdown:
         work = self.work
         for at in np.argsort(-self.workers, kind="stable").tolist():
             where = {"stage": int(work.stage[at]), "dp_rank": int(work.dp_rank[at])} if len(self.stages) > 1 else {}
-            reason, what = self.why(at)
+            reason, what = (known or {}).get(at) or self.why(at)
             rows.append(
                 self._row("worker", work.workers[at], float(self.workers[at]), **where)
                 | {"reason": reason, "what": what}

@@ -21,7 +21,7 @@ PLAN: dict[str, Any] = {}
 # What stands below goes into programs.
 
 DEFAULTS: dict[str, Any] = {
-    "dtype": "", "in": 0, "out": 0, "place": 0, "in_split": [], "out_split": [], "parts": [], "source": None,
+    "dtype": "", "in": 0, "out": 0, "place": 0, "root": 0, "in_split": [], "out_split": [], "parts": [], "source": None,
     "target": None, "message": "", "factor": 0.0, "all_ranks": False, "calls": 1, "traced_us": 0.0, "assumed": [],
 }  # fmt: skip
 """Of a collective, what the plan does not tell."""
@@ -214,6 +214,7 @@ def prepared(case: dict[str, Any], group: Any, device: str) -> Callable[[], Any]
         ValueError: a transfer has no other end.
     """
     call, ranks, own = case["call"], case["ranks"], distributed.get_rank()
+    root = ranks[min(case["root"], len(ranks) - 1)]
     function: Any = getattr(distributed, call.removesuffix("_coalesced"), None)
     made = partial(numbers, case, device=device)
     if call == "barrier":
@@ -221,7 +222,7 @@ def prepared(case: dict[str, Any], group: Any, device: str) -> Callable[[], Any]
     if call.endswith("_coalesced"):
         return coalesced(function, case, group, device)
     if call in ONE_TENSOR:
-        return partial(function, made(case["in"]), group=group, **dict.fromkeys(ONE_TENSOR[call], ranks[0]))
+        return partial(function, made(case["in"]), group=group, **dict.fromkeys(ONE_TENSOR[call], root))
     if call in ("transfer", "ring") and len(ranks) < 2:
         raise ValueError("a transfer needs two ranks")
     if call == "transfer":
@@ -239,8 +240,8 @@ def prepared(case: dict[str, Any], group: Any, device: str) -> Callable[[], Any]
         return partial(function, made(case["out"]), made(case["in"]), group=group)
     one, many = sorted((case["in"], case["out"]))
     single, listed = made(one), [made(many // len(ranks)) for _ in ranks]
-    if root := LISTED[call]:
-        return partial(function, single, listed if own == ranks[0] else None, group=group, **{root: ranks[0]})
+    if name := LISTED[call]:
+        return partial(function, single, listed if own == root else None, group=group, **{name: root})
     return partial(function, *((listed, single) if call == "all_gather" else (single, listed)), group=group)
 
 

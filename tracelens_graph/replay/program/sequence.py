@@ -25,7 +25,16 @@ from tracelens_graph.replay.program.measure import (
     why,
     write,
 )
-from tracelens_graph.replay.program.values import BUILDERS, build_on, built, built_tensor, entered, extent, tensors
+from tracelens_graph.replay.program.values import (
+    BUILDERS,
+    build_on,
+    built,
+    built_tensor,
+    entered,
+    extent,
+    storages_of,
+    tensors,
+)
 
 PLAN: dict[str, Any] = {}
 
@@ -238,12 +247,12 @@ def measured(asked: argparse.Namespace) -> dict[str, Any]:
     }
     result = measure_call(sequence.run, known, asked)
     each = each_us(sequence, asked, result["iterations"]) if asked.each else [None] * len(sequence.ready)
-    memory = {one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in sequence.given.values()}
+    places = {place._cdata: place.nbytes() for one in sequence.given.values() for place in storages_of(one)}
     return {
         **result,
         "kernels_as_traced": None,
         "is_graph": asked.graph,
-        "given_bytes": sum(memory.values()),
+        "given_bytes": sum(places.values()),
         "steps": [
             {"op": step["op"], "median_us": took, "traced_us": step["traced_us"]}
             for step, took in zip(sequence.ready, each, strict=True)

@@ -202,6 +202,8 @@ def matrices(flat: torch.Tensor, size: int, definite: bool = False) -> None:
 def quantized(shape: Sequence[int], dtype: str, on_cpu: bool = False) -> torch.Tensor:
     """A tensor of numbers that stand for others by one scale."""
     shape = [min(size, LARGEST) for size in shape]
+    if DEVICE == "meta":
+        return torch.empty(shape, dtype=torch.int32 if dtype == "qint32" else torch.int8, device=DEVICE)
     values = torch.randn(shape, device="cpu" if on_cpu else DEVICE)
     return torch.quantize_per_tensor(values, 0.05, 0, getattr(torch, dtype))
 
@@ -275,3 +277,15 @@ def tensors(value: Any) -> list[torch.Tensor]:
     if isinstance(value, (list, tuple)):
         return [found for one in value for found in tensors(one)]
     return [value] if isinstance(value, torch.Tensor) else []
+
+
+def storages_of(value: torch.Tensor) -> list[torch.UntypedStorage]:
+    """Where a tensor is stored; a sparse one in several places."""
+    compressed = {torch.sparse_csr: "crow col", torch.sparse_bsr: "crow col", torch.sparse_csc: "ccol row",
+                  torch.sparse_bsc: "ccol row"}  # fmt: skip
+    if value.layout == torch.sparse_coo:
+        return [value._indices().untyped_storage(), value._values().untyped_storage()]
+    if value.layout in compressed:
+        indices = [getattr(value, f"{name}_indices")() for name in compressed[value.layout].split()]
+        return [one.untyped_storage() for one in (*indices, value.values())]
+    return [value.untyped_storage()]
