@@ -87,10 +87,10 @@ def _starts_like(names: Sequence[str], once: Sequence[str]) -> Rows:
     A kernel that the other runs once, the first of those that are run equally often here, shows how often and where.
     """
     counts, of_once = Counter(names), Counter(once)
-    alone = {name for name, count in of_once.items() if count == 1}
-    times = Counter(counts[name] for name in alone if 1 < counts[name] <= _MOST).most_common(1)
-    if times:
-        first = next(at for at, name in enumerate(names) if name in alone and counts[name] == times[0][0])
+    alone = [name for name, count in of_once.items() if count == 1]
+    for times, _ in Counter(counts[name] for name in alone if 1 < counts[name] <= _MOST).most_common():
+        by_count = {name for name in alone if counts[name] == times}
+        first = next(at for at, name in enumerate(names) if name in by_count)
         starts = np.flatnonzero(np.array(names) == names[first]) - once.index(names[first])
         starts[0] = 0
         parts = [Counter(names[begin:end]) for begin, end in pairwise([*starts.tolist(), len(names)])]
