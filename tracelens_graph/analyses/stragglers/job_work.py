@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from tracelens_graph.analyses.critical_path.causes import Causes
-from tracelens_graph.analyses.critical_path.critical_path import steps_of
+from tracelens_graph.analyses.critical_path.critical_path import critical_path, steps_of
 from tracelens_graph.analyses.critical_path.points import Edge, Role
 from tracelens_graph.analyses.critical_path.rerun import (
     Lane,
@@ -93,9 +93,9 @@ def work_of_job(causes: Causes, between_programs: bool = True) -> Work:
     there = ~apart[causes.ordinal]
     ends = np.flatnonzero((causes.role == Role.gpu_end) & there)
     steps = steps_of(causes)
-    begin = int(causes.time[there].min())
-    if len(steps.number):
-        begin = max(begin, int(steps.start_ns[0]))
+    # Where the path begins that bounds the recording: ranks that began to record before do not lengthen it.
+    path = critical_path(causes).start_ns if between_programs else np.empty(0, np.int64)
+    begin = max([causes.time[there].min(), *path[:1]])
     return Work(
         before=causes.before,
         after=causes.after,
@@ -111,7 +111,7 @@ def work_of_job(causes: Causes, between_programs: bool = True) -> Work:
         dp_rank=pipeline if stage.any() else np.arange(len(causes.traces)),
         ends=ends,
         step=np.zeros(len(ends), np.int64),
-        begin_ns=begin,
+        begin_ns=int(begin),
         steps=max(len(steps.number), 1),
         notes=causes.notes,
         is_covered=causes.matched is None or 2 * len(np.unique(causes.collective)) >= len(causes.matched),
