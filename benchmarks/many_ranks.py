@@ -32,8 +32,8 @@ MB = 1e6
 ASKED = """
 import json, resource, sys, time
 from pathlib import Path
+from tracelens_graph.analyses.critical_path.critical_path import critical_path
 from tracelens_graph.analyses.critical_path.rank_answers import kept_rank
-from tracelens_graph.analyses.critical_path.reduced import ReducedCauses
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.ranks.rank_collectives import ReadRank
 from tracelens_graph.loading.many import load_core_set
@@ -53,9 +53,9 @@ job = Job(reads.parts_of(traces), None, True, traces)
 late = job.lateness
 tables = job.tables()
 done, seconds, screen = used(), time.perf_counter() - started, peak()
-path = ReducedCauses(traces).path()
+path = critical_path(traces)
 print(json.dumps({
-    "path_s": sum(used()) - sum(done), "path_peak": peak(), "segments": len(path.edge), "least": least,
+    "path_s": sum(used()) - sum(done), "path_peak": peak(), "segments": len(path), "least": least,
     "s": seconds, "client_read_s": read[0] - before[0], "workers_s": read[1] - before[1],
     "asked_s": done[0] - read[0], "peak": screen,
     "late": late and late.late, "collectives": len(job.matched), "late_ranks": len(tables["late_ranks"]),

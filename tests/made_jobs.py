@@ -9,6 +9,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from tracelens_graph.analyses.critical_path.causes import Causes, causes
+from tracelens_graph.analyses.critical_path.job_causes import JobCauses, job_causes
 from tracelens_graph.analyses.ranks.held import Entry, Held
 from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
 from tracelens_graph.graph.collectives import Collective
@@ -126,6 +127,11 @@ class SimulatedJob:
     def causes(self) -> Causes:
         """Its points and what bound them."""
         return causes(self.traces)
+
+    @cached_property
+    def job(self) -> JobCauses:
+        """The same, of ranks that are asked."""
+        return job_causes(self.traces)
 
     def __hash__(self) -> int:
         return id(self)

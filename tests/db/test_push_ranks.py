@@ -169,7 +169,7 @@ def test_paths_lead_from_event_to_event(database: Database) -> None:
     about = asked(database, "MATCH (c:CriticalPath)-[:OF_MATCHING]->(:Matching) RETURN c AS c ORDER BY c.number")
     for path, row in zip(expected, about, strict=True):
         c = row["c"]
-        assert (c.get("step"), c["dur_ns"], c["segments"]) == (path.step, path.length_ns, len(path.edge))
+        assert (c.get("step"), c["dur_ns"], c["segments"]) == (path.step, path.length_ns, len(path))
         assert (c["start_ns"], c["notes"], c["near_ties"]) == (path.start_ns[0], path.notes, path.ties.points)
         chain = asked(
             database,
@@ -216,7 +216,7 @@ def test_a_path_of_other_ranks_takes_the_place_of_the_old_one(database: Database
     path = critical_path([first, second, third])
     assert sum(database.ask("path_of_step", run="r")["dur_ns"]) == path.length_ns
     (count,) = asked(database, "MATCH (s:PathSegment) RETURN count(s) AS n")
-    assert count["n"] == len(path.edge) + sum(len(one.edge) for one in step_paths([first, second, third]))
+    assert count["n"] == len(path) + sum(len(one) for one in step_paths([first, second, third]))
     database.drop("r/rank2")
     assert not asked(database, "MATCH (c:CriticalPath|PathSegment) RETURN c")
 

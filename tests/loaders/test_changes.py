@@ -137,13 +137,13 @@ def test_a_change_of_a_set_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     files = [str(path) for path in write(simulate(ranks=2, steps=2, layers=1), tmp_path)]
     from tracelens_graph.loading import many as set_loading
 
-    whole = set_loading._fetched
+    whole = set_loading.fetched
 
     def fetched(*arguments: object, **options: object) -> object:
         grow(Path(files[0]))
         return whole(*arguments, **options)
 
-    monkeypatch.setattr(set_loading, "_fetched", fetched)
+    monkeypatch.setattr(set_loading, "fetched", fetched)
     traces = load_core_set(files)
     with pytest.raises(ChangedTraceError, match="changed since it was loaded"):
         traces[0].core.details.identity()

@@ -18,8 +18,9 @@ from typer.testing import CliRunner
 
 import tracelens_graph as tlg
 from tracelens_graph.analyses.critical_path.critical_path import critical_path
+from tracelens_graph.analyses.critical_path.job_causes import JobCauses
 from tracelens_graph.analyses.critical_path.rank_answers import kept_rank
-from tracelens_graph.analyses.critical_path.reduced import ReducedCauses
+from tracelens_graph.analyses.critical_path.what_if import what_if
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.analyses.ranks import COLUMNS
 from tracelens_graph.analyses.ranks.rank_collectives import ReadRank
@@ -134,10 +135,25 @@ def test_a_worker_that_is_killed_is_replaced(
 def test_a_worker_that_is_killed_changes_no_path(workers: LocalCluster, scheduler: str, job: Path) -> None:
     files = trace_files([str(job)])
     ranks = load_core_set(files, scheduler=scheduler, leaves=ReadRank(), keeps=kept_rank)
-    known = ReducedCauses(ranks)
+    known = JobCauses(ranks)
     os.kill(next(iter(workers.workers.values())).pid, signal.SIGKILL)
     expected = critical_path(load_core_set(files))
-    assert known.path().segments().records() == expected.segments().records()
+    assert critical_path(known).segments().records() == expected.segments().records()
+
+
+@pytest.mark.parametrize("edit", [{"repair": "all"}, {"repair": 1, "collectives": 2.0}, {"scale": {"*": 0.5}}])
+def test_what_if_on_workers(scheduler: str, job: Path, edit: dict[str, Any]) -> None:
+    files = trace_files([str(job)])
+    ranks = load_core_set(files, scheduler=scheduler, leaves=ReadRank(), keeps=kept_rank)
+    found, expected = (what_if(one, 3, **edit).table() for one in (ranks, load_core_set(files)))
+    assert (found.records(), found.notes) == (expected.records(), expected.notes)
+
+
+def test_slack_on_workers(scheduler: str, job: Path) -> None:
+    files = trace_files([str(job)])
+    ranks = load_core_set(files, scheduler=scheduler, leaves=ReadRank(), keeps=kept_rank)
+    found, expected = (critical_path(one, 3).slack() for one in (ranks, load_core_set(files)))
+    assert found.records() == expected.records()
 
 
 def test_what_workers_die_of_is_given_up_and_the_others_are_not(scheduler: str, tmp_path: Path) -> None:

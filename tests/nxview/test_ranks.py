@@ -14,8 +14,8 @@ import pytest
 from handmade import span
 
 from corpus import CORPUS, needs_corpus
-from tracelens_graph.analyses.critical_path.causes import causes
 from tracelens_graph.analyses.critical_path.critical_path import CriticalPath, critical_path, step_paths
+from tracelens_graph.analyses.critical_path.job_causes import job_causes
 from tracelens_graph.api import load, load_set
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.graph.trace_set import NODES_PER_TRACE, TraceMember, TraceSet
@@ -42,7 +42,7 @@ def dlrm() -> TraceGraphSet:
 
 def paths_of(traces: TraceSet) -> list[CriticalPath]:
     """The path through everything, then those of the steps."""
-    known = causes(traces)
+    known = job_causes(traces)
     return [critical_path(known), *step_paths(known)]
 
 
@@ -77,7 +77,7 @@ def test_nodes_are_those_of_the_traces_with_rank_and_trace() -> None:
             here = graph.nodes[traces.node_id(ordinal, uid)]
             assert here == {**attributes, "rank": ordinal, "trace": trace.name, "start_ns": start_of[uid]}
             seen += 1
-    assert len(graph) == seen + len(graph.matched) + 1 + sum(1 + len(path.edge) for path in paths_of(traces))
+    assert len(graph) == seen + len(graph.matched) + 1 + sum(1 + len(path) for path in paths_of(traces))
     # One by one, and block by block.
     assert dict(graph.nodes(data=True)) == {node: graph.nodes[node] for node in graph}
 
@@ -87,7 +87,7 @@ def test_edges_of_a_trace_stay_in_it() -> None:
     graph = traces.graph
     whole = sum(trace.graph.number_of_edges() for trace in traces)  # type: ignore[union-attr]
     parts = int(graph.matched.count.sum())
-    of_paths = sum(2 * len(path.edge) - 1 + sum(uid is not None for uid in path.nodes.uid) for path in paths_of(traces))
+    of_paths = sum(2 * len(path) - 1 + sum(uid is not None for uid in path.nodes.uid) for path in paths_of(traces))
     assert graph.number_of_edges() == graph.size() == whole + parts + len(graph.matched) + of_paths
     crossing = {
         kind
@@ -171,7 +171,7 @@ def test_a_critical_path_leads_over_the_events_of_ranks() -> None:
         node = graph.critical_path(path.step)
         about = graph.nodes[node]
         assert (about["kind"], about.get("step"), about["dur_ns"]) == ("CriticalPath", path.step, path.length_ns)
-        assert about["segments"] == graph.in_degree(node) == len(path.edge)
+        assert about["segments"] == graph.in_degree(node) == len(path)
         assert graph.out_degree(node) == 0
         chain = graph.subgraph(graph.predecessors(node))
         order = list(nx.topological_sort(chain))

@@ -16,10 +16,12 @@ from tracelens_graph.execution.sides import Argument as Observed
 from tracelens_graph.extensions.extension import Extension, Replayer
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.replay.calls import UNREADABLE
+from tracelens_graph.replay.calls import UNREADABLE, traced_call
+from tracelens_graph.replay.custom.lookup import replayers_of
+from tracelens_graph.replay.custom.planning import plan_custom
 from tracelens_graph.replay.plan_json import plan_from_json, plan_json
 from tracelens_graph.replay.planned import Plans, planned
-from tracelens_graph.replay.planning import plan_call, plan_custom, plan_of
+from tracelens_graph.replay.planning import plan_of
 from tracelens_graph.replay.replay_plan import Argument, Fill, Named, ReplayPlan, TensorValue
 from tracelens_graph.replay.signatures import charge, charge_all, signatures, with_schema
 
@@ -231,10 +233,9 @@ def test_gpu_time_under_operators_is_planned(path: Path) -> None:
     found = signatures(charge(core.everything, with_schema(core.everything)))
     lost: dict[str, float] = {}
     for row, name, ns in zip(found.rows.tolist(), found.names, found.charged_ns.tolist(), strict=True):
-        try:
-            plan_call(core, row)
-        except CannotReplay as error:
-            lost[f"{name} at {row}: {error.reason}"] = ns
+        made = planned(core, row, replayers_of(core.everything))
+        if made.plan is None:
+            lost[f"{name} at {row}: {made.why}"] = ns
     assert 100 * sum(lost.values()) <= (100 - MEANT_TO_BE_WHOLE) * max(found.charged_ns.sum(), 1), lost
 
 
@@ -315,7 +316,7 @@ def core() -> Core:
 
 def test_a_replayer_gives_schema_imports_and_fills(core: Core) -> None:
     replayer = Replayer(FUSED, imports=["my.ops"], fills={"b": {"fill": "integers", "high": 8}})
-    made = plan_custom(core, core.row(UID), replayer)
+    made = plan_custom(traced_call(core, core.row(UID)), replayer)
     first, second = (one.value for one in made.positional)
     assert isinstance(first, TensorValue)
     assert isinstance(second, TensorValue)
@@ -336,7 +337,7 @@ def test_a_replayer_gives_schema_imports_and_fills(core: Core) -> None:
 )
 def test_what_is_wrong_with_a_replayer_is_told(core: Core, schema: str, fills: Any, said: str) -> None:
     with pytest.raises(ExtensionError, match=f"the replayer of my::fused.*{said}"):
-        plan_custom(core, core.row(UID), Replayer(schema, fills=fills))
+        plan_custom(traced_call(core, core.row(UID)), Replayer(schema, fills=fills))
 
 
 def test_windows_with_the_extension_plan_it(core: Core) -> None:

@@ -19,9 +19,8 @@ from tracelens_graph.cli.windows import WindowChoice
 from tracelens_graph.errors import AnalysisError, TraceError
 
 if TYPE_CHECKING:
-    from tracelens_graph.analyses.critical_path.causes import Causes
     from tracelens_graph.analyses.critical_path.critical_path import CriticalPath
-    from tracelens_graph.analyses.critical_path.reduced import ReducedCauses
+    from tracelens_graph.analyses.critical_path.job_causes import JobCauses
     from tracelens_graph.analyses.critical_path.what_if import WhatIf
     from tracelens_graph.graph.trace_set import TraceSet
     from tracelens_graph.tables.table import Table
@@ -90,11 +89,11 @@ def answer_path(
     if step is not None and len(files) > FEW_FILES:
         check_part(files, asked.window)
     window = WindowChoice() if step is not None else asked.window
-    ranks = _ranks(files, scheduler, is_asked=window == WindowChoice() and not any("repair" in one for one in changes))
+    ranks = _ranks(files, scheduler, is_asked=window == WindowChoice())
     _check_gpu_work(files, ranks, asked)
     conditions = gate.of_ranks(conditions, ranks)
-    causes = _causes(ranks, correct, window)
-    answer: _WhatIfs | _Path = _WhatIfs(causes, asked, top, changes) if changes else _Path(causes, asked, top)
+    job = _job(ranks, correct, window)
+    answer: _WhatIfs | _Path = _WhatIfs(job, asked, top, changes) if changes else _Path(job, asked, top)
     if table is not None:
         print_table(for_people(answer.table(table), top), outputs)
     else:
@@ -134,15 +133,12 @@ def _ranks(files: Sequence[str], scheduler: str | None, is_asked: bool) -> Trace
     return ranks_in(load_set(files, scheduler=scheduler, leaves=ReadRank(), keeps=kept_rank))
 
 
-def _causes(ranks: TraceSet, correct: bool, window: WindowChoice) -> Causes | ReducedCauses:
-    from tracelens_graph.analyses.critical_path.critical_path import causes_of
-    from tracelens_graph.analyses.critical_path.reduced import ReducedCauses
+def _job(ranks: TraceSet, correct: bool, window: WindowChoice) -> JobCauses:
+    from tracelens_graph.analyses.critical_path.job_causes import job_causes
     from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 
     matched = None if correct or len(ranks) < 2 else MatchedCollectives(ranks, correct=False)
-    if len(ranks) > 1 and not all(one.is_held for one in ranks):
-        return ReducedCauses(ranks, matched)
-    return causes_of(ranks if window == WindowChoice() else window.of_each(ranks), matched)
+    return job_causes(ranks if window == WindowChoice() else window.of_each(ranks), matched)
 
 
 def _check_gpu_work(files: Sequence[str], traces: TraceSet, asked: Asked) -> None:
@@ -164,7 +160,7 @@ def for_people(table: Table, top: int | None, hints: Callable[[Table], Sequence[
 class _Path:
     """The critical path of a step, or of all, and what was asked."""
 
-    causes: Causes | ReducedCauses
+    job: JobCauses
     asked: Asked
     top: int | None
     main = TABLES[0]
@@ -173,26 +169,18 @@ class _Path:
     def path(self) -> CriticalPath:
         """The path."""
         from tracelens_graph.analyses.critical_path.critical_path import critical_path
-        from tracelens_graph.analyses.critical_path.reduced import ReducedCauses
 
-        if isinstance(self.causes, ReducedCauses):
-            return self.causes.path(self.asked.step)
-        return critical_path(self.causes, self.asked.step)
-
-    def _step_paths(self) -> Sequence[CriticalPath]:
-        from tracelens_graph.analyses.critical_path.critical_path import step_paths
-        from tracelens_graph.analyses.critical_path.reduced import ReducedCauses
-
-        return self.causes.step_paths() if isinstance(self.causes, ReducedCauses) else step_paths(self.causes)
+        return critical_path(self.job, self.asked.step)
 
     def table(self, name: str) -> Table:
         """A table by its name."""
+        from tracelens_graph.analyses.critical_path.critical_path import step_paths
         from tracelens_graph.analyses.critical_path.path_tables import steps
 
         path = self.path
         makers: dict[str, Callable[[], Table]] = {
             "critical_path": path.segments, "critical_path_classes": path.classes, "critical_path_ranks": path.ranks,
-            "critical_path_names": path.names, "critical_path_steps": lambda: steps(self._step_paths()),
+            "critical_path_names": path.names, "critical_path_steps": lambda: steps(step_paths(self.job)),
             "critical_path_ties": path.near_ties, "critical_path_slack": path.slack,
         }  # fmt: skip
         return makers[name]()
@@ -218,7 +206,7 @@ class _Path:
         """
         from tracelens_graph.analyses.ranks.job import MOST_EVENTS
 
-        traces, late = self.causes.traces, self.path.ranks()
+        traces, late = self.job.traces, self.path.ranks()
         if not len(late):
             return
         place = next(at for at, one in enumerate(traces) if one.name == late["trace"][0])
@@ -238,21 +226,11 @@ class _Path:
                     yield form.format(name)
                     break
 
-    @cached_property
-    def _replayed(self) -> Causes:
-        """The causes with the graphs of all ranks, which are read again where they are not held."""
-        from tracelens_graph.analyses.critical_path.critical_path import causes_of
-        from tracelens_graph.analyses.critical_path.reduced import ReducedCauses
-
-        if not isinstance(self.causes, ReducedCauses):
-            return self.causes
-        return causes_of(self.causes.traces.with_graphs(lambda core: core), self.causes.matched)
-
     def _saves(self, **change: Any) -> bool:
         from tracelens_graph.analyses.critical_path.what_if import what_if
 
         try:
-            found = what_if(self._replayed, self.asked.step, **change)
+            found = what_if(self.job, self.asked.step, **change)
         except AnalysisError:  # there are no collectives, or no other rank does the like
             return False
         return found.saved_ns >= max(WORTH_ASKING * self.path.length_ns, found.error_ns)
@@ -274,7 +252,7 @@ class _Path:
 class _WhatIfs:
     """What some changes would gain, and what was asked."""
 
-    causes: Causes | ReducedCauses
+    job: JobCauses
     asked: Asked
     top: int | None
     changes: Sequence[Mapping[str, Any]]
@@ -285,7 +263,7 @@ class _WhatIfs:
         """What each gains."""
         from tracelens_graph.analyses.critical_path.what_if import what_if
 
-        return [what_if(self.causes, self.asked.step, **change) for change in self.changes]
+        return [what_if(self.job, self.asked.step, **change) for change in self.changes]
 
     def table(self, name: str) -> Table:
         """All changes, a row each."""

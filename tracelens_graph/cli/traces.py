@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.graph import Graph
     from tracelens_graph.graph.trace_set import TraceSet
-    from tracelens_graph.loading.many import Leaves
+    from tracelens_graph.loading.elsewhere import Leaves
 
 
 def traces_named(arguments: Sequence[str]) -> list[str]:

@@ -150,6 +150,11 @@ class Replayer:
                 raise ExtensionError(f"{argument} is filled by a mapping such as {{'fill': 'normal'}}: {options!r:.60}")
 
     @property
+    def schemas(self) -> tuple[str, ...]:
+        """The schemas by which it may have been called."""
+        return (self.schema,)
+
+    @property
     def op(self) -> str:
         """Name of the operation, with its namespace and without its overload."""
         found = _SCHEMA.fullmatch(self.schema.strip())

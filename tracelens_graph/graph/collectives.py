@@ -41,6 +41,7 @@ than 8 bits take a byte each.
 """
 
 _OP = "record_param_comms"
+_KERNEL = int(Kind.Kernel)
 _MOST = 2**62
 """Numbers from here on are damaged, and no 64 bits hold what is made of them."""
 _POINT_TO_POINT = ("send", "recv")
@@ -146,7 +147,10 @@ def _collectives(core: Core) -> Collectives:
     rows = rows[np.lexsort((core.columns.uid[rows], core.columns.start_ns[rows]))]
     on_host = _groups_on_host(core, spans) if len(spans) else {}
     parts: dict[object, list[_Part]] = {}
-    for part in (_Part(core, row, on_host) for row in rows.tolist()):
+    c = core.columns
+    start, uid = c.start_ns[rows], c.uid[rows].tolist()
+    times = zip(start.tolist(), (start + c.dur_ns[rows]).tolist(), strict=True)
+    for part in (_Part(core, *one, on_host) for one in zip(rows.tolist(), uid, times, strict=True)):
         parts.setdefault(part.identity, []).append(part)
     seen: dict[object, int] = {}
     nodes, of_row = [], {}
@@ -214,17 +218,20 @@ def _groups_on_host(core: Core, spans: np.ndarray) -> dict[Any, dict[str, Any]]:
 class _Part:
     """One kernel of a collective, or its span on the host, with the arguments that are known of it."""
 
-    def __init__(self, core: Core, row: int, on_host: dict[Any, dict[str, Any]]) -> None:
+    def __init__(
+        self, core: Core, row: int, uid: int, times: tuple[int, int], on_host: dict[Any, dict[str, Any]]
+    ) -> None:
         c, args = core.columns, core.collective_args
-        self.row, self._core = row, core
-        self.on_host = bool(c.kind[row] != Kind.Kernel)
+        self._core, self.row, self.uid, (self.start_ns, self.end_ns) = core, row, uid, times
+        self.on_host = int(c.kind[row]) != _KERNEL
         owner = int(c.owner[row])
         self._op = owner if owner >= 0 and core.names[c.name[owner]] == _OP else -1
-        own, outer = args.get(int(c.uid[row])), args.get(int(c.uid[self._op])) if self._op >= 0 else None
+        own, outer = args.get(uid), args.get(int(c.uid[self._op])) if self._op >= 0 else None
         self._args = {**_recorded(outer), **_recorded(own)}
         if self.on_host:
             self._args = {**on_host.get(self._args.get("thread"), on_host.get(None, {})), **self._args}
-        self.ranks_text = _ranks_text(self._args.get("ranks"))
+        self.ranks = self.numbers("ranks")
+        self.ranks_text = _spelled(self.ranks) if self.ranks is not None else _packed(self._args.get("ranks"))
         self.kind = self.text("kind") or self._kind_by_name()
         self.sequence = self.number("sequence") if self.text("group") is not None else None
         self.source, self.target = self._ends()
@@ -253,7 +260,7 @@ class _Part:
         """This rank: of the trace, else of the op where rank in the group and rank in the job are the same."""
         if self._core.info.rank is not None:
             return self._core.info.rank
-        rank, ranks = self.number("rank"), self.numbers("ranks")
+        rank, ranks = self.number("rank"), self.ranks
         return rank if ranks and ranks == tuple(range(len(ranks))) else None
 
     def out_elements(self) -> int | None:
@@ -290,9 +297,8 @@ class _Part:
 
 
 def _node(core: Core, members: Sequence[_Part], index: int) -> Collective:
-    c, first = core.columns, members[0]
-    rows = [part.row for part in members]
-    group, ranks = first.text("group"), first.numbers("ranks")
+    first = members[0]
+    group, ranks = first.text("group"), first.ranks
     place = f"#{index}" if first.sequence is None else str(first.sequence)
     if first.on_host and ranks is None:
         # It may be of any of several groups: its place tells nothing to other ranks.
@@ -301,9 +307,8 @@ def _node(core: Core, members: Sequence[_Part], index: int) -> Collective:
         # Each rank counts its own transfers, so that their numbers say nothing to the other end.
         source, target = ("?" if end is None else end for end in (first.source, first.target))
         place = f"{source}>{target}#{index}"
-    digest = blake2b(first.ranks_text.encode(), digest_size=8).hexdigest() if first.ranks_text else "-"
     return Collective(
-        key=f"coll:{'?' if group is None else group}:{digest}:{place}",
+        key=f"coll:{'?' if group is None else group}:{_digest(first.ranks_text)}:{place}",
         group=group,
         group_description=first.text("group_description"),
         ranks=ranks or _integers(core.once(_ranks_of_groups).get(group)) or None,
@@ -319,10 +324,10 @@ def _node(core: Core, members: Sequence[_Part], index: int) -> Collective:
         source_rank=first.source,
         target_rank=first.target,
         rank=first.rank(),
-        rows=tuple(rows),
-        uids=tuple(c.uid[rows].tolist()),
-        start_ns=int(c.start_ns[rows].min()),
-        end_ns=int((c.start_ns[rows] + c.dur_ns[rows]).max()),
+        rows=tuple(part.row for part in members),
+        uids=tuple(part.uid for part in members),
+        start_ns=min(part.start_ns for part in members),
+        end_ns=max(part.end_ns for part in members),
         on_host=first.on_host,
     )
 
@@ -368,10 +373,20 @@ def _shared(numbers: tuple[int, ...]) -> tuple[int, ...]:
     return numbers
 
 
-def _ranks_text(ranks: Any) -> str:
-    """One spelling of the ranks of a group, for its identity; empty where they are not recorded."""
-    found = _integers(ranks)
-    return ",".join(map(str, found)) if found is not None else "".join(str(ranks or "").split())
+@lru_cache(maxsize=4096)
+def _spelled(ranks: tuple[int, ...]) -> str:
+    """One spelling of the ranks of a group, for its identity."""
+    return ",".join(map(str, ranks))
+
+
+def _packed(ranks: Any) -> str:
+    """The same of ranks that are cut short; empty where they are not recorded."""
+    return "".join(str(ranks or "").split())
+
+
+@lru_cache(maxsize=4096)
+def _digest(ranks: str) -> str:
+    return blake2b(ranks.encode(), digest_size=8).hexdigest() if ranks else "-"
 
 
 def _ranks_of_groups(core: Core) -> dict[Any, Any]:

@@ -151,15 +151,14 @@ class Core(Memo):
         return rows[np.lexsort((c.uid[rows], c.start_ns[rows], c.stream[rows], c.device[rows]))]
 
     def read_all(self) -> None:
-        """Read whatever a saved graph gives on request only, but for the original events.
+        """Read whatever a saved graph gives on request only, but for the original events, and forget its index.
 
         Raises:
             TraceError: the saved graph is damaged.
         """
-        for name in self.columns.names:
-            getattr(self.columns, name)
-        len(self.autograd_flows)
-        len(self.collective_args)
+        self.columns = self.columns.only(self.columns.names)
+        self.autograd_flows = list(self.autograd_flows)
+        self.collective_args = dict(self.collective_args)
 
     # --- identity --------------------------------------------------------------------------------------------
 

@@ -1,8 +1,6 @@
 """Loading several traces at once, in as many processes as there are cores, or on the workers of a Dask cluster.
 
-Graphs come back from the processes as files of a temporary folder that only its owner may enter. Up to a stated size
-they are read into memory; those beyond it stay mapped from their files, which vanish with the set. Workers of a
-cluster, which may have other disks, send the bytes of these files.
+Up to a stated size graphs are held in memory; those beyond it stay mapped from files, which vanish with the set.
 """
 
 from __future__ import annotations
@@ -10,34 +8,39 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import pickle
 import shutil
 import weakref
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from sys import intern
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
-from tracelens_graph.errors import AnalysisError, LinkError, NotATraceError, OutputError, TraceError
+from tracelens_graph.errors import AnalysisError, NotATraceError, TraceError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.graph import Graph, changed
+from tracelens_graph.graph.graph import Graph
 from tracelens_graph.graph.info import TraceInfo
-from tracelens_graph.graph.trace_set import Deferred, Question, Reader, TraceMember, TraceSet
-from tracelens_graph.loaders.sources import Source, is_stream
-from tracelens_graph.loading.captures import with_captures
+from tracelens_graph.graph.trace_set import Deferred, TraceMember, TraceSet
+from tracelens_graph.loaders.sources import is_stream
+from tracelens_graph.loading.again import Again
+from tracelens_graph.loading.elsewhere import (
+    Done,
+    Leaves,
+    Linked,
+    Loaded,
+    Order,
+    abroad,
+    fetched,
+    in_processes,
+    loaded,
+    on_workers,
+    to_bytes,
+)
 from tracelens_graph.loading.files import left_out_note
-from tracelens_graph.loading.identified import identified
-from tracelens_graph.loading.one import link_damage, linked
 from tracelens_graph.loading.pairing import execution_traces_alone, paired
-from tracelens_graph.loading.profile import load_profile
-from tracelens_graph.output.files import replacing, temporary_folder
+from tracelens_graph.output.files import temporary_folder
 from tracelens_graph.schema import STORED
-from tracelens_graph.utils.processes import map_in_processes
 from tracelens_graph.utils.suggest import hint
 from tracelens_graph.utils.texts import distinct_names
 
@@ -45,88 +48,11 @@ MEMORY_BYTES = 4 * 2**30
 """Size of the graphs of a set that are held in memory; the others are mapped from files."""
 
 
-AGAIN_BYTES = 64 * 2**20
-"""Size of graphs that were read again and are kept, in case they are asked for once more."""
+SPILLED_BYTES = 4 * 2**30
+"""Files of so much together are written as graphs on the way, so that reading them again takes little time."""
 
-_LEAST_BYTES = 2**20
-"""What a graph takes beside its columns."""
-
-SPILLED_BYTES = 64 * 2**20
-"""Files of so much together are written as graphs on the way, so that reading them again takes no time."""
-
-
-class Leaves(Protocol):
-    """What is made of each graph where it is read; can be sent to a process."""
-
-    def __call__(self, core: Graph, /) -> Any:
-        """What a graph leaves; None for nothing."""
-
-    def shared(self, left: Any) -> Any:
-        """The same, with what other graphs left, too, held once."""
-
-
-@dataclass(frozen=True)
-class _Order:
-    """A file to load, its execution trace and captures, the columns to keep, and the file that its graph goes to.
-
-    Where there is something that graphs leave (`leaves`), that comes back in the place of the graph, which is written
-    only if `writes` says so. What `keeps` makes of the graph is kept for questions that are asked later.
-    """
-
-    file: str
-    target: Path
-    columns: tuple[str, ...] | None
-    et: str | None = None
-    capture: tuple[str, ...] = ()
-    identify: bool | str = False
-    leaves: Leaves | None = None
-    writes: bool = True
-    keeps: Callable[[Core], Any] | None = None
-
-
-@dataclass(frozen=True)
-class _Done:
-    """A graph that was loaded elsewhere.
-
-    Attributes:
-        written: the file that it was written to, or the bytes of that file; None for neither.
-        source: the trace, as it was when it was loaded.
-        linked: what became of its execution trace.
-        notes: on its captures.
-        left: what the graph left; None where the graph itself comes back.
-        info: facts about the trace, where it does not.
-    """
-
-    written: Path | bytes | None
-    source: Source
-    linked: _Linked | None
-    notes: tuple[str, ...]
-    left: Any = None
-    info: TraceInfo | None = None
-
-
-class _Linked(NamedTuple):
-    """What became of the execution trace of a trace.
-
-    Attributes:
-        percent: share of equal names.
-        method: how the two were joined.
-        error: why they were not linked; empty if they were.
-        damage: what is broken in the execution trace; empty for nothing.
-    """
-
-    percent: float = 0.0
-    method: str = ""
-    error: str = ""
-    damage: str = ""
-
-
-class _Loaded(NamedTuple):
-    """A graph, what became of its execution trace, and notes on its captures."""
-
-    core: Graph
-    linked: _Linked | None
-    notes: tuple[str, ...]
+_MOST_UNPACKED = 8
+"""A graph takes up to so many times the size of its file, which may be packed."""
 
 
 def load_core_set(
@@ -177,16 +103,18 @@ def load_core_set(
     alone = len(files) == 1 and scheduler is None
     sizes = {file: os.path.getsize(file) if os.path.isfile(file) else 0 for file in files}
     graphs: dict[str, Graph | Deferred] = {}
-    again = _Again(processes, scheduler)
+    again = Again(processes, scheduler)
     errors: dict[str, TraceError] = {}
-    links: dict[str, _Linked] = {}
+    links: dict[str, Linked] = {}
     remarks: dict[str, None] = {}
     lists: dict[str, list[Any]] = {}
     done = held = 0
     folder = temporary_folder()
     try:
+        in_all = sum(sizes.values())
+        is_spilled = in_all <= min(SPILLED_BYTES, shutil.disk_usage(folder.name).free / _MOST_UNPACKED)
         orders = {
-            file: _Order(
+            file: Order(
                 file,
                 Path(folder.name, f"{place}.tlg"),
                 lean,
@@ -194,39 +122,36 @@ def load_core_set(
                 tuple(capture),
                 identify,
                 leaves,
-                leaves is None or (scheduler is None and sum(sizes.values()) <= SPILLED_BYTES),
+                leaves is None or (scheduler is None and is_spilled),
                 keeps,
             )
             for place, file in enumerate(files)
         }
         here = [file for file in files if alone or file.endswith(".tlg") or is_stream(file)]
         elsewhere = [order for file, order in orders.items() if file not in here]
-        outcomes: Iterable[tuple[str, _Loaded | _Done | TraceError]] = chain(
-            (
-                (file, _loaded(orders[file], progress if alone else None, one_of_several=len(files) > 1))
-                for file in here
-            ),
-            _on_workers(_to_bytes, {one.file: _abroad(one) for one in elsewhere}, scheduler)
+        outcomes: Iterable[tuple[str, Loaded | Done | TraceError]] = chain(
+            ((file, loaded(orders[file], progress if alone else None, one_of_several=len(files) > 1)) for file in here),
+            on_workers(to_bytes, {one.file: abroad(one) for one in elsewhere}, scheduler)
             if scheduler
-            else _in_processes(elsewhere, processes),
+            else in_processes(elsewhere, processes),
         )
         for file, outcome in outcomes:
             done += sizes[file]
             if progress and not alone:
-                progress(done, sum(sizes.values()))
+                progress(done, in_all)
             if isinstance(outcome, TraceError):
                 errors[file] = outcome
                 continue
             remarks.update(dict.fromkeys(outcome.notes))
             if outcome.linked is not None:
                 links[file] = outcome.linked
-            if isinstance(outcome, _Done) and outcome.info is not None and leaves is not None:
+            if isinstance(outcome, Done) and outcome.info is not None and leaves is not None:
                 again.done[file] = outcome, orders[file]
                 info, left = _brief(outcome.info, lists), leaves.shared(outcome.left)
                 graphs[file] = Deferred(info, left, partial(again.graph, file), file, again.answers)
                 continue
-            if isinstance(outcome, _Done):
-                core = _fetched(outcome, orders[file], into_memory=held < memory_bytes)
+            if isinstance(outcome, Done):
+                core = fetched(outcome, orders[file], into_memory=held < memory_bytes)
             else:
                 core = outcome.core
             core.info.metadata = {name: _shared(value, lists) for name, value in core.info.metadata.items()}
@@ -261,63 +186,6 @@ def _brief(info: TraceInfo, known: dict[str, list[Any]]) -> TraceInfo:
     return replace(info, metadata=metadata, processes=[], threads=[])
 
 
-class _Again:
-    """Graphs that are read again when they are asked for; the last ones are kept.
-
-    Attributes:
-        done: what became of each file when it was read first.
-    """
-
-    def __init__(self, processes: int | None, scheduler: str | None) -> None:
-        self._processes, self._scheduler = processes, scheduler
-        self.done: dict[str, tuple[_Done, _Order]] = {}
-        self._kept: dict[str, tuple[Graph, int]] = {}
-        self._bytes = 0
-
-    def answers(self, question: Question, given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-        """File and answer of some graphs, each where it is read; what was written on the way is read here.
-
-        Raises:
-            TraceError: one of them cannot be read any more.
-        """
-        asked = {file: _Asked(self.done[file][1], question, one) for file, one in given.items()}
-        away = {file: one for file, one in asked.items() if self.done[file][0].written is None}
-        for file, one in asked.items():
-            if file not in away:
-                yield file, question(_KeptReader(one.order, partial(self.graph, file)), one.given)
-        if self._scheduler is not None:
-            abroad = {file: replace(one, order=_abroad(one.order)) for file, one in away.items()}
-            found = _on_workers(_answer, abroad, self._scheduler)
-        else:
-            answers = map_in_processes(_answer, list(away.values()), self._processes, lambda one: one.order.file)
-            found = zip(away, answers, strict=True)
-        for file, answer in found:
-            if isinstance(answer, TraceError):
-                raise answer
-            yield file, answer
-
-    def graph(self, file: str) -> Graph:
-        """The graph of a file.
-
-        Raises:
-            TraceError: it cannot be read any more.
-        """
-        done, order = self.done[file]
-        if order.file in self._kept:
-            core, size = self._kept.pop(order.file)
-        else:
-            loaded = _loaded(order) if done.written is None else _fetched(done, order, into_memory=False)
-            if isinstance(loaded, TraceError):
-                raise loaded
-            core = loaded if isinstance(loaded, Graph) else loaded.core
-            size = core.columns.nbytes + _LEAST_BYTES
-            self._bytes += size
-        self._kept[order.file] = core, size  # behind all others
-        while len(self._kept) > 1 and self._bytes > AGAIN_BYTES:
-            self._bytes -= self._kept.pop(next(iter(self._kept)))[1]
-        return core
-
-
 def _shared(value: Any, known: dict[str, list[Any]]) -> Any:
     """A value of metadata in which lists that another rank has, too, are the same object.
 
@@ -329,7 +197,7 @@ def _shared(value: Any, known: dict[str, list[Any]]) -> Any:
     return known.setdefault(json.dumps(value), value) if isinstance(value, list) else value
 
 
-def _linked_note(links: Sequence[_Linked]) -> str:
+def _linked_note(links: Sequence[Linked]) -> str:
     """One line on traces that were linked with their execution traces."""
     if not links:
         return ""
@@ -370,175 +238,3 @@ def _nothing_read(files: Sequence[str], errors: Mapping[str, TraceError]) -> Tra
         return errors[files[0]]
     why = f"; {broken[0]}" if broken else ""
     return TraceError(f"none of the {len(files):,} files is a trace that can be read{why}")
-
-
-def _loaded(
-    order: _Order,
-    progress: Callable[[int, int], None] | None = None,
-    processes: int = 0,
-    one_of_several: bool = False,
-) -> _Loaded | TraceError:
-    """The graph of a file, or why there is none."""
-    found = None
-    notes: list[str] = []
-    try:
-        core = load_profile(order.file, progress=progress, processes=processes or None)
-        if order.capture:
-            core = with_captures(core, order.capture, notes.append)
-        if order.identify:
-            core = identified(core, order.identify, notes.append)
-        if order.et is not None:
-            core, found = _with_link(core, order.et)
-        if order.columns is not None:
-            core = changed(core.lean(order.columns), link=None)  # arguments from there are in the columns
-        if one_of_several:  # damage of a saved graph has to show now, so that the set goes on without it
-            core.read_all()
-    except TraceError as error:
-        return error
-    return _Loaded(core, found, tuple(notes))
-
-
-def _with_link(core: Graph, et: str) -> tuple[Graph, _Linked]:
-    try:
-        core = linked(core, et)
-    except (LinkError, TraceError) as error:
-        return core, _Linked(error=str(error))
-    from tracelens_graph.execution.link import link_of
-
-    link = link_of(core)
-    assert link is not None
-    return core, _Linked(link.equal_names_percent, link.method, damage=link_damage(core))
-
-
-def _in_processes(orders: Sequence[_Order], processes: int | None) -> Iterator[tuple[str, _Done | TraceError]]:
-    """File and graph, or why there is none, from processes of this machine."""
-    files = [order.file for order in orders]
-    return zip(files, map_in_processes(_to_file, orders, processes, lambda order: order.file), strict=True)
-
-
-def _on_workers(function: Callable[[Any], Any], items: Mapping[str, Any], scheduler: str) -> Iterator[tuple[str, Any]]:
-    """File and what a function makes of it, or why it does not, from workers of a Dask cluster."""
-    from tracelens_graph.loading.cluster import map_on_workers
-
-    return map_on_workers(function, items, scheduler)
-
-
-def _abroad(order: _Order) -> _Order:
-    """An order for another machine."""
-    return replace(
-        order,
-        file=os.path.abspath(order.file),
-        et=order.et and os.path.abspath(order.et),
-        capture=tuple(map(os.path.abspath, order.capture)),
-        identify=os.path.abspath(order.identify) if isinstance(order.identify, str) else order.identify,
-    )
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """A file, and what its graph is asked."""
-
-    order: _Order
-    question: Question
-    given: Any
-
-
-def _answer(asked: _Asked) -> Any:
-    """What a graph answers, or why it cannot be read."""
-    try:
-        return asked.question(_KeptReader(asked.order, partial(_read, asked.order)), asked.given)
-    except TraceError as error:
-        return error
-
-
-def _read(order: _Order) -> Graph:
-    loaded = _loaded(order, processes=1)
-    if isinstance(loaded, TraceError):
-        raise loaded
-    return loaded.core
-
-
-class _KeptReader(Reader):
-    """A graph whose kept parts lie beside the set's other temporary files.
-
-    On a machine that does not see these, they are made of the graph again.
-    """
-
-    def __init__(self, order: _Order, read: Callable[[], Core]) -> None:
-        super().__init__(read)
-        self._order = order
-
-    def once(self, make: Callable[[Core], Any]) -> Any:
-        """What a function makes of the graph, read back where it was kept."""
-        file = self._order.target.with_suffix(f".{make.__name__}")
-        try:
-            return pickle.loads(zlib.decompress(file.read_bytes()))
-        except OSError:
-            return _keep(self._order, self.core, make)
-
-
-def _keep(order: _Order, core: Core, make: Callable[[Core], Any]) -> Any:
-    made = make(core)
-    target = order.target.with_suffix(f".{make.__name__}")
-    with suppress(OutputError), replacing(target, private=True) as file:
-        file.write(zlib.compress(pickle.dumps(made), 1))  # another machine does not see the folder
-    return made
-
-
-def _to_file(order: _Order) -> _Done | TraceError:
-    """Write the graph of a file to another one; why there is none, if there is none."""
-    from tracelens_graph.loaders.kineto.details import FileDetails
-    from tracelens_graph.stores.graph_file import write_graph, write_without_events
-
-    loaded = _loaded(order, processes=1)
-    if isinstance(loaded, TraceError):
-        return loaded
-    core = loaded.core
-    left = None if order.leaves is None else order.leaves(core)
-    if left is not None and order.keeps is not None:
-        _keep(order, core, order.keeps)
-    info = None if left is None else core.info
-    source = Source(order.file, path=Path(order.file).absolute())
-    if left is not None and not order.writes:
-        return _Done(None, source, *loaded[1:], left, info)
-    places = core.details.places()
-    try:
-        if places is None or not isinstance(core.details, FileDetails):
-            write_graph(core, order.target)
-        else:
-            source = core.details.source
-            with replacing(order.target, private=True) as file:
-                write_without_events(core, file, places)
-    except TraceError as error:  # a saved graph by another name, whose damage shows when it is read
-        return error
-    return _Done(order.target, source, *loaded[1:], left, info)
-
-
-def _to_bytes(order: _Order) -> _Done | TraceError:
-    """As `_to_file`, with the bytes of the file that would be written."""
-    with temporary_folder() as folder:
-        target = Path(folder, "graph.tlg")
-        done = _to_file(replace(order, target=target))
-        return replace(done, written=target.read_bytes()) if isinstance(done, _Done) and done.info is None else done
-
-
-def _fetched(done: _Done, order: _Order, into_memory: bool) -> Graph:
-    """A graph that was loaded elsewhere; its original events are read from the trace itself."""
-    from tracelens_graph.loaders.kineto.details import FileDetails
-    from tracelens_graph.stores.graph_file import read_graph
-
-    source, written = done.source, done.written
-    assert written is not None
-    source.name = order.file
-    if into_memory:
-        content = written.read_bytes() if isinstance(written, Path) else written
-        core = read_graph(content, partial(FileDetails.at, source))
-        order.target.unlink(missing_ok=True)
-    else:
-        if isinstance(written, bytes):
-            with replacing(order.target, private=True) as file:
-                file.write(written)
-        core = read_graph(order.target, partial(FileDetails.at, source))
-    core.info.source = source.name
-    core.names = list(map(intern, core.names))  # the ranks of a job have most of them in common
-    return core

@@ -13,13 +13,14 @@ from msgspec.structs import replace
 
 from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.errors import CannotReplay
-from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.frameworks import NAMESPACES
 from tracelens_graph.graph.traversals import ancestors
 from tracelens_graph.perf.roofs import least_us
-from tracelens_graph.replay.calls import Surroundings, gpu_below
+from tracelens_graph.replay.calls import Surroundings, gpu_below, traced_call
+from tracelens_graph.replay.custom.lookup import replayers_of
+from tracelens_graph.replay.custom.planning import plan_custom
 from tracelens_graph.replay.instruction import InstructionPlan, plan_instruction
-from tracelens_graph.replay.planning import plan_call, plan_custom
+from tracelens_graph.replay.planning import plan_call
 from tracelens_graph.replay.portable import portable
 from tracelens_graph.replay.replay_plan import ReplayPlan, Traced, Work
 from tracelens_graph.replay.signatures import Signatures
@@ -92,7 +93,7 @@ def planned(core: Core, row: int, replayers: Mapping[str, Replayer] = MappingPro
         if core.framework.compiles_programs:
             return Planned(plan_instruction(core, row))
         if name in replayers:
-            return Planned(plan_custom(core, row, replayers[name]))
+            return Planned(plan_custom(traced_call(core, row), replayers[name]))
         if name.startswith(NAMESPACES):
             return Planned(plan_call(core, row))
     except CannotReplay as error:
@@ -121,7 +122,7 @@ class Plans:
         row = int(self.signatures.rows[place])
         if row not in self._made:
             window = self.signatures.window
-            self._made[row] = planned(window.core, row, extension_of(window).replayers)
+            self._made[row] = planned(window.core, row, replayers_of(window))
         return self._made[row]
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace as with_field
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from tracelens_graph.errors import CannotReplay, ExtensionError, TraceLensGraphError
+from tracelens_graph.errors import CannotReplay
 from tracelens_graph.replay.adjusting import (
     filled_sparse,
     modes,
@@ -23,11 +22,10 @@ from tracelens_graph.replay.calls import LARGEST, Call, check_recorded, traced_c
 from tracelens_graph.replay.choosing import choose
 from tracelens_graph.replay.contents import Site, fill
 from tracelens_graph.replay.reading import read
-from tracelens_graph.replay.replay_plan import NORMAL, RULES, Argument, Fill, ReplayPlan, TensorValue, Value, tensors
-from tracelens_graph.replay.schemas import REACHES_OUT, Schema, parse, reaches_out
+from tracelens_graph.replay.replay_plan import NORMAL, Argument, ReplayPlan, TensorValue, Value, tensors
+from tracelens_graph.replay.schemas import REACHES_OUT, Schema, reaches_out
 
 if TYPE_CHECKING:
-    from tracelens_graph.extensions.extension import Replayer
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.node import Node
 
@@ -126,48 +124,3 @@ def _has_64_bits(value: Value) -> bool:
     if isinstance(value, tuple):
         return all(map(_has_64_bits, value))
     return type(value) is not int or -(1 << 63) <= value < 1 << 64
-
-
-# --- custom operations ---------------------------------------------------------------------------------------------
-
-
-def plan_custom(core: Core, row: int, replayer: Replayer) -> ReplayPlan:
-    """The plan of the call of a custom operation at a row; its schema comes from a replayer of a user's extension.
-
-    Raises:
-        CannotReplay: what was recorded does not fit the replayer's schema.
-        ExtensionError: the replayer's schema cannot be read, or it fills an argument that there is not.
-    """
-    try:
-        schema = parse(replayer.schema.strip())
-    except (TraceLensGraphError, ValueError, SyntaxError) as error:
-        raise ExtensionError(f"the replayer of {replayer.op}: {error}") from None
-    fills = {name: _fill_of(replayer, schema, name) for name in replayer.fills}
-    call = traced_call(core, row)
-    if len(call) and len(call) != len(schema.parameters):
-        raise CannotReplay(
-            f"its replayer's schema has {len(schema.parameters)} arguments, the trace {len(call)}",
-            "the schema of the version that was traced",
-        )
-
-    def filled(one: Argument) -> Argument:
-        return one.changed(lambda tensor, place: replace(tensor, fill=fills[one.name])) if one.name in fills else one
-
-    made = plan_of(with_field(call, schemas=(schema,))).with_arguments(filled)
-    return replace(made, imports=tuple(replayer.imports))
-
-
-def _fill_of(replayer: Replayer, schema: Schema, name: str) -> Fill:
-    if name not in schema.names:
-        raise ExtensionError(
-            f"the replayer of {replayer.op} fills {name}, and its schema has {', '.join(schema.names)}"
-        )
-    options = dict(replayer.fills[name])
-    rule = options.pop("fill", NORMAL.rule)
-    if rule not in RULES:
-        raise ExtensionError(
-            f"the replayer of {replayer.op}: nothing fills by {rule!r:.40}: {', '.join(sorted(RULES))}"
-        )
-    if unknown := sorted(options.keys() - RULES[rule]):
-        raise ExtensionError(f"the replayer of {replayer.op}: {rule} takes no {unknown[0]}")
-    return Fill(rule, options)

@@ -17,6 +17,7 @@ from textwrap import wrap
 from typing import Any, ClassVar, Literal
 
 from tracelens_graph._version import __version__
+from tracelens_graph.replay.custom.program import preamble
 from tracelens_graph.replay.replay_plan import Named, ReplayPlan, TensorValue, Traced, Use, Value
 from tracelens_graph.utils.texts import cut_end
 
@@ -116,8 +117,18 @@ def program(kind: str, about: str, plan: Any) -> str:
     """
     return (
         f'r"""{unquoted(about)}\n"""\n\nfrom __future__ import annotations\n\nimport json\n\n'
-        f'PLAN = json.loads(r"""\n{json_text(plan)}\n""")\n\n{runner(kind)}'
+        f'PLAN = json.loads(r"""\n{json_text(plan)}\n""")\n\n{_defined(plan)}{runner(kind)}'
     )
+
+
+def _defined(plan: Any) -> str:
+    """What defines operations of a plan that come along, by their references."""
+    calls = [one for one in (plan if isinstance(plan, list | tuple) else [plan]) if isinstance(one, dict)]
+    found = preamble(
+        {one["op"]: (one["schema"], one.get("imports", ())) for one in calls if {"op", "schema"} <= one.keys()},
+        imports=False,
+    )
+    return f"import sys\n\nimport torch\n{found}\n" if found else ""
 
 
 @cache

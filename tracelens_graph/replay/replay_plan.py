@@ -306,7 +306,9 @@ class ReplayPlan(Struct, frozen=True):
         That is what the schema says is written, but for operations that only write, and for `out` arguments that have
         elements: those without any grow, and the next call is to find them empty again.
         """
-        if self.op.rpartition("::")[2] in _ONLY_WRITE:
+        if self.op.rpartition("::")[2] in _ONLY_WRITE or (
+            self.imports and _module("custom.program").only_writes(self.op)
+        ):
             return ()
         empty = {one.name for one in self.keyword if isinstance(one.value, TensorValue) and 0 in one.value.shape}
         return tuple(

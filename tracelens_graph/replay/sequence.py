@@ -16,12 +16,13 @@ from msgspec.structs import replace
 
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.execution.link import link_of
-from tracelens_graph.extensions.extension import Replayer, extension_of
+from tracelens_graph.extensions.extension import Replayer
 from tracelens_graph.graph import membership
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.replay.contents import Site, fill
+from tracelens_graph.replay.custom.lookup import replayers_of
 from tracelens_graph.replay.planned import planned, traced_at
 from tracelens_graph.replay.program_text import (
     HasProgram,
@@ -186,7 +187,7 @@ def sequence(graph: Core | Window, under: int | str) -> SequencePlan:
     w = window_of(graph)
     core = w.core
     where = place(core, under)
-    found = _Found(core, where, extension_of(w).replayers)
+    found = _Found(core, where, replayers_of(w))
     for row in found.candidates():
         found.look_at(row)
     order = sorted(range(len(found.rows)), key=lambda at: (int(core.columns.start_ns[found.rows[at]]), at))

@@ -14,6 +14,7 @@ from itertools import takewhile
 from tracelens_graph._version import __version__
 from tracelens_graph.errors import NoShortProgramError
 from tracelens_graph.perf.scalar_types import FLOATING, item_size
+from tracelens_graph.replay.custom.program import preamble
 from tracelens_graph.replay.program_text import ascii_text, dense_strides, heading_lines, program, unquoted
 from tracelens_graph.replay.replay_plan import Argument, Named, ReplayPlan, TensorValue, Value, tensors
 
@@ -108,6 +109,7 @@ def short_program(plan: ReplayPlan) -> str:
 class _Program:
     def __init__(self, plan: ReplayPlan) -> None:
         self._plan = plan
+        self._library = preamble({plan.op: (plan.schema, plan.imports)})
         self._lines: list[str] = []
         self._texts: dict[str, str] = {}
         """Tensors in shared memory -> their variables: what is told alike twice is one tensor."""
@@ -118,7 +120,7 @@ class _Program:
         is_restored = self._restore(arguments)
         return _TEMPLATE.format(
             heading=self._heading(),
-            imports="".join(f"import {module}\n" for module in self._plan.imports),
+            imports=self._library or "".join(f"import {module}\n" for module in self._plan.imports),
             device=_DEVICE,
             settings="".join(self._settings()),
             tensors="\n".join(self._lines),
@@ -257,7 +259,8 @@ class _Program:
 
     def _result(self) -> Iterator[str]:
         plan = self._plan
-        result = {"op": _pieces(plan.op)[0], "count": str(plan.traced.calls), "percent": f"{plan.traced.percent:.4g}"}
+        name = _pieces(plan.op)[0] + ' + " (reference)" * ("--reference" in sys.argv)' * bool(self._library)
+        result = {"op": name, "count": str(plan.traced.calls), "percent": f"{plan.traced.percent:.4g}"}
         if plan.traced.median_us:
             result["traced_us"] = repr(plan.traced.median_us)
         if plan.work.flops:

@@ -17,11 +17,11 @@ import numpy as np
 from tracelens_graph.analyses.shared.call_columns import argument_codes
 from tracelens_graph.analyses.shared.grouping import Groups, group_by
 from tracelens_graph.errors import NodeNotFoundError
-from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.frameworks import NAMESPACES
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb, outermost
 from tracelens_graph.graph.window import Window
+from tracelens_graph.replay.custom.lookup import replayers_of
 from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 from tracelens_graph.utils.suggest import did_you_mean
@@ -115,8 +115,8 @@ class Signatures:
 
 
 def with_schema(w: Window) -> Mask:
-    """For each name of a graph whether it is that of an operation of PyTorch, or has a replayer in the extension."""
-    replayers = extension_of(w).replayers
+    """For each name of a graph whether it is that of an operation of PyTorch, or has a replayer."""
+    replayers = replayers_of(w)
     return np.array([name.startswith(NAMESPACES) or name in replayers for name in w.core.names], bool)
 
 

@@ -61,7 +61,7 @@ def subject(path: CriticalPath) -> str:
     """What a length is of."""
     if path.step is not None:
         return f"path step {path.step}"
-    return "the recording" if all(one.is_whole for one in path.causes.traces) else "the chosen part"
+    return "the recording" if all(one.is_whole for one in path.traces) else "the chosen part"
 
 
 def extent(path: CriticalPath) -> str:
@@ -125,7 +125,7 @@ def _rows(table: Table, most: int, leave: str) -> Table:
 def path_json(path: CriticalPath, tables: Mapping[str, Table]) -> str:
     """A path as one JSON object: how long it is, what it consists of, and tables of it."""
     about = {"step": path.step, "headline": headline(path), "extent": extent(path), "notes": path.notes}
-    return document(path.causes.traces, about, tables)
+    return document(path.traces, about, tables)
 
 
 def path_markdown(path: CriticalPath, rows: int | None) -> str:
@@ -145,7 +145,7 @@ def what_if_json(found: Sequence[WhatIf], table: Table) -> str:
     about = {
         "step": path.step, "headline": [sentence(one) for one in found], "extent": extent(path), "notes": table.notes,
     }  # fmt: skip
-    return document(path.causes.traces, about, {table.name: table})
+    return document(path.traces, about, {table.name: table})
 
 
 def what_if_markdown(found: Sequence[WhatIf], table: Table) -> str:

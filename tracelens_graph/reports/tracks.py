@@ -19,7 +19,8 @@ import numpy as np
 from msgspec import Raw
 
 from tracelens_graph.analyses.critical_path.critical_path import CriticalPath, critical_path
-from tracelens_graph.analyses.critical_path.walk import Class, Path
+from tracelens_graph.analyses.critical_path.path import Path
+from tracelens_graph.analyses.critical_path.walk import Class
 from tracelens_graph.analyses.idle.idle import Cause, idle_parts
 from tracelens_graph.analyses.launches.queues import queues_of
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
@@ -217,12 +218,12 @@ def path_slices(path: Path, start_ns: np.ndarray, end_ns: np.ndarray) -> list[Sl
         start_ns, end_ns: its times on the clock of the track.
     """
     nodes, slices = path.nodes, []
-    has_ranks = len(path.causes.traces) > 1
+    has_ranks = len(path.traces) > 1
     for at, (kind, start, end) in enumerate(zip(path.kind.tolist(), start_ns.tolist(), end_ns.tolist(), strict=True)):
         if end > start:
             facts = {"op": clean(nodes.op[at]), "module": clean(nodes.module[at]), "uid": nodes.uid[at]}
             if has_ranks:
-                facts |= {"rank": nodes.rank[at]}
+                facts |= {"rank": path.rank[at]}
             args = {"class": Class(kind).name} | {
                 name: value for name, value in facts.items() if value not in ("", None)
             }

@@ -22,7 +22,6 @@ from tracelens_graph.analyses.critical_path.critical_path import (
     causes_of,
     critical_path,
     step_paths,
-    steps_of,
 )
 from tracelens_graph.analyses.critical_path.points import Edge, Role
 from tracelens_graph.analyses.critical_path.walk import Class
@@ -52,10 +51,10 @@ def assert_whole(path: CriticalPath) -> None:
     for table in (path.classes(), path.names()):
         assert sum(table["time_ms"]) == pytest.approx(length / 1e6)
         assert sum(table["percent"]) == pytest.approx(100)
-        assert sum(table["segments"]) == len(path.edge)
+        assert sum(table["segments"]) == len(path)
     of_ranks = path.ranks()
     for name in path.ns_by_class:
-        gaps = path.edge < 0
+        gaps = path.ordinal < 0
         expected = int((path.end_ns - path.start_ns)[(path.kind == Class[name]) & ~gaps].sum())
         assert sum(of_ranks[f"{name}_ms"]) == pytest.approx(expected / 1e6)
 
@@ -108,10 +107,10 @@ def test_waiting_for_a_rank_that_is_missing() -> None:
     """Rank 3 reads its data late and leaves no trace; the others wait for it in their collectives."""
     job = simulated_job(ranks=4, steps=2, cuda_sync=True, late_rank=3, late_us=4_000.0, missing_ranks=(3,))
     assert len(job.traces) == 3
-    path = critical_path(job.causes, 3)
+    path = critical_path(job.job, 3)
     assert path.ns_by_class["peer"] > 2_000_000
     everyone = simulated_job(ranks=4, steps=2, cuda_sync=True, late_rank=3, late_us=4_000.0)
-    assert "peer" not in critical_path(everyone.causes, 3).ns_by_class
+    assert "peer" not in critical_path(everyone.job, 3).ns_by_class
     assert_whole(path)
 
 
@@ -201,9 +200,9 @@ def test_work_of_another_stream_that_ended_just_before_explains_a_gap() -> None:
 
 
 def test_near_ties_name_both_causes() -> None:
-    path = critical_path(simulated_job(ranks=8, steps=2, cuda_sync=True, seed=3).causes, 4)
+    path = critical_path(simulated_job(ranks=8, steps=2, cuda_sync=True, seed=3).job, 4)
     table = path.near_ties()
-    assert len(table) == len(path.ties.edge) > 0
+    assert len(table) == len(path.ties.columns["uid"]) > 0
     assert (np.asarray(table["margin_us"]) < 2).all()
     assert set(table["bound_by"]) | set(table["other"]) <= {edge.name for edge in Edge}
     arrivals = [row for row in table.records() if row["other"] == "arrive"]
@@ -223,7 +222,7 @@ def test_slack_is_how_much_later_work_could_end() -> None:
 
 def test_the_table_of_steps() -> None:
     job = simulated_job(ranks=2, steps=3, cuda_sync=True)
-    paths = step_paths(job.causes)
+    paths = step_paths(job.job)
     table = path_tables.steps(paths)
     assert list(table["step"]) == [3, 4, 5]
     assert table["length_ms"] == [path.length_ns / 1e6 for path in paths]
@@ -246,11 +245,12 @@ def test_of_a_window_it_leads_from_its_first_event_to_its_last_gpu_end() -> None
 def test_clocks_that_disagree_are_flagged() -> None:
     """By 30 us per rank: collectives end on some ranks before others have come."""
     job = simulated_job(ranks=4, steps=2, cuda_sync=True, clock_offset_us=30, nodes=4)
-    wrong = causes(job.traces, MatchedCollectives(job.traces, correct=False))
+    matched = MatchedCollectives(job.traces, correct=False)
+    wrong = causes(job.traces, matched)
     assert wrong.negative.get(Edge.transfer, 0) > 0
     assert 0 < wrong.worst_negative_ns <= 90_000
-    assert any("clocks disagree" in note for note in critical_path(wrong).notes)
-    assert_whole(critical_path(wrong, 4))
+    assert any("clocks disagree" in note for note in critical_path(job.traces, matched=matched).notes)
+    assert_whole(critical_path(job.traces, 4, matched=matched))
     assert Edge.transfer not in job.causes.negative
 
 
@@ -270,11 +270,11 @@ JOBS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("job", JOBS)
 def test_steps_add_up(job: str) -> None:
-    known = simulated_job(**{"steps": 3, **JOBS[job]}).causes
+    known = simulated_job(**{"steps": 3, **JOBS[job]}).job
     paths = step_paths(known)
     for path in paths:
         assert_whole(path)
-    steps = steps_of(known)
+    steps = known.steps
     assert sum(path.length_ns for path in paths) == steps.end_ns[-1] - steps.start_ns[0]
     whole = critical_path(known)
     assert_whole(whole)
@@ -289,10 +289,10 @@ def test_any_trace(made: dict[str, Any]) -> None:
             critical_path(core)
         return
     path = critical_path(core)
-    known = path.causes
+    known = causes_of(core)
     moment = known.time * (int(known.level.max()) + 1) + known.level
     assert (moment[known.before] < moment[known.after]).all()
-    if len(path.edge):
+    if len(path):
         assert_whole(path)
     for table in (path.segments(), path.classes(), path.ranks(), path.names(), path.near_ties(), path.slack()):
         assert table.text(100)
@@ -392,23 +392,24 @@ def test_old_rows_of_simple_add(corpus: Path) -> None:
 def test_eight_ranks_of_dlrm(corpus: Path) -> None:
     """8 collectives of 8 ranks; rank 7 is mostly the last to come, so the path runs over it."""
     files = sorted((corpus / "dlrm-8-ranks/kineto").glob("*.json.gz"))
-    known = causes_of(TraceSet.of([loaded(file) for file in files]))
+    ranks = TraceSet.of([loaded(file) for file in files])
+    known = causes(ranks)
     assert (known.role == Role.complete).sum() == 8
     assert not known.negative
     last = known.ordinal[known.role == Role.complete]
     assert np.bincount(last, minlength=8).tolist() == [0, 0, 0, 0, 1, 2, 0, 5]
-    path = critical_path(known)
+    path = critical_path(ranks)
     assert 7 in path.ranks()["rank"]
     assert path.length_ns == sum(path.ns_by_class.values())
     assert any("are inferred from the order of calls" in note for note in path.notes)
-    faster = what_if(known, collectives=2.0)
+    faster = what_if(ranks, collectives=2.0)
     assert 0 <= faster.saved_ns <= path.ns_by_class["communication"]
 
 
 @pytest.mark.parametrize("devices", [1, 2])
 def test_what_is_computed_bounds_steps_that_are_launched_ahead(tmp_path: Path, devices: int) -> None:
     assert simulate([str(tmp_path), "--devices", str(devices), "--steps", "3"]) == 0
-    path = critical_path(causes_of(TraceSet.of(load_core(tmp_path)).by_device()))
+    path = critical_path(TraceSet.of(load_core(tmp_path)).by_device())
     time = {row["class"]: row["time_ms"] for row in path.classes().records()}
     total = sum(time.values())
     assert time["computation"] > 0.8 * total

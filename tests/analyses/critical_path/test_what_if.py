@@ -14,10 +14,11 @@ from lockstep import two_ranks
 from made_jobs import simulated_job
 from simulated_jobs import Cause, Job, simulated, write
 
-from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.critical_path import critical_path, steps_of
-from tracelens_graph.analyses.critical_path.points import Edge
-from tracelens_graph.analyses.critical_path.rerun import NEVER, Latency, forward, replayed, slack, weights
+from tracelens_graph.analyses.critical_path.job_causes import JobCauses
+from tracelens_graph.analyses.critical_path.points import Edge, Role
+from tracelens_graph.analyses.critical_path.rerun import NEVER, Latency, forward, replayed, weights
+from tracelens_graph.analyses.critical_path.slack import slack_of_ranks
 from tracelens_graph.analyses.critical_path.what_if import WhatIf, what_if
 from tracelens_graph.api import load_set
 from tracelens_graph.errors import AnalysisError
@@ -78,7 +79,7 @@ def test_of_one_rank_waiting_stays() -> None:
 # --- simulations with the change --------------------------------------------------------------------------------------
 
 
-def assert_within_bound(found: WhatIf, true: Causes, step: int) -> None:
+def assert_within_bound(found: WhatIf, true: JobCauses, step: int) -> None:
     """The true length lies within the bounds, and these within the few us that were measured."""
     length = critical_path(true, step).length_ns
     assert found.least_ns <= length <= found.most_ns
@@ -89,9 +90,9 @@ def assert_within_bound(found: WhatIf, true: Causes, step: int) -> None:
 @pytest.mark.parametrize("step", [3, 4])
 def test_the_late_data_loader_repaired(step: int) -> None:
     late = simulated_job(**JOB, dataloader_us=12_000.0, dataloader_rank=2)
-    found = what_if(late.causes, step, repair=2)
+    found = what_if(late.job, step, repair=2)
     assert found.saved_ns > 9_000_000
-    assert_within_bound(found, simulated_job(**JOB).causes, step)
+    assert_within_bound(found, simulated_job(**JOB).job, step)
 
 
 @pytest.mark.parametrize("factor", [0.25, 2.0])
@@ -115,7 +116,7 @@ def test_another_bus(factor: float) -> None:
                 weight[edge] += change[ordinal, uid]
             start, end = steps_of(known, replayed(known, weight)).of(step)
             lengths[bound] = end - start
-        true = critical_path(then.causes, step).length_ns
+        true = critical_path(then.job, step).length_ns
         assert lengths["least"] <= true <= lengths["most"]
         assert abs(lengths["usual"] - true) <= 5_000
 
@@ -132,9 +133,9 @@ def test_an_op_halved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host.Process, "submit", faster)
     then = simulated_job.__wrapped__(**JOB)
     for step in (3, 4):
-        found = what_if(now.causes, step, ops={"aten::mm": 2.0})
+        found = what_if(now.job, step, ops={"aten::mm": 2.0})
         assert found.saved_ns > 100_000
-        assert_within_bound(found, then.causes, step)
+        assert_within_bound(found, then.job, step)
 
 
 def test_a_rank_that_runs_something_else_is_repaired_where_it_is_alike() -> None:
@@ -142,7 +143,7 @@ def test_a_rank_that_runs_something_else_is_repaired_where_it_is_alike() -> None
     late = simulated_job(**JOB, late_rank=2, late_us=5_000.0, extra_collectives=((2, 7),))
     counts = [len(trace.core.gpu_rows) for trace in late.traces]
     assert counts[2] > counts[0]
-    found = what_if(late.causes, 3, repair=2)
+    found = what_if(late.job, 3, repair=2)
     assert found.saved_ns > 4_000_000
     assert any("does not run the same as any other" in note for note in found.notes)
 
@@ -202,12 +203,23 @@ def test_running_forward(data: st.DataObject) -> None:
 
 
 def test_slack_of_the_path_is_none_and_delaying_by_more_delays() -> None:
-    known = simulated_job(ranks=2, steps=1, cuda_sync=True).causes
-    path = critical_path(known)
-    sink = int(known.after[path.edge[-1]])
-    late = slack(known, sink)
-    on_path = known.after[path.edge]
-    assert (late[on_path] == 0).all()
+    """Against all points of both ranks run again, with one piece of work that takes longer."""
+    job = simulated_job(ranks=2, steps=1, cuda_sync=True)
+    known, path = job.causes, critical_path(job.job)
+    ends = np.flatnonzero((known.role == Role.gpu_end) & (known.time > path.start_ns[0]))
+    late = np.full(len(known.time), -NEVER)
+    for rank, found in slack_of_ranks(path):
+        core = known.core(rank)
+        own = ends[known.ordinal[ends] == rank]
+        names = [core.names[code] for code in core.columns.name[known.row[own]].tolist()]
+        for name, one in found.items():
+            late[own[[at == name for at in names]]] = one.slack_ns
+    sink = int(known.last_ends(path.end_ns[-1:])[0])
+    point = sink
+    while (edge := int(known.binding[point])) >= 0:
+        assert late[point] in (0, -NEVER)  # those of GPU work have none, others are not in it
+        point = int(known.before[edge])
+    assert late[sink] == 0
     assert (late[late < -NEVER // 2] >= 0).all()
     runs = np.flatnonzero(known.kind == Edge.run)
     for edge in runs[:: max(len(runs) // 40, 1)].tolist():

@@ -15,7 +15,7 @@ from tracelens_graph.analyses.ranks.rank_collectives import GpuTime, RankCollect
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import Deferred
 from tracelens_graph.graph.window import Window, narrow, whole_window
-from tracelens_graph.loading import many
+from tracelens_graph.loading import again, many
 from tracelens_graph.loading.files import trace_files
 from tracelens_graph.loading.many import load_core_set
 from tracelens_graph.simulate import simulate, write
@@ -77,7 +77,7 @@ def test_ranks_that_are_read_again_give_the_same_tables(
     job: list[str], monkeypatch: pytest.MonkeyPatch, spilled: int
 ) -> None:
     monkeypatch.setattr(many, "SPILLED_BYTES", spilled)
-    monkeypatch.setattr(many, "AGAIN_BYTES", 0)
+    monkeypatch.setattr(again, "AGAIN_BYTES", 0)
     whole, reads = load_core_set(job), ReadRank()
     deferred = load_core_set(job, leaves=reads, processes=2)
     assert all(isinstance(one.graph, Deferred) for one in deferred)

@@ -25,7 +25,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.iterations import is_of_server
 from tracelens_graph.graph.node import Node
-from tracelens_graph.graph.window import Window, narrow, step_number, window_of
+from tracelens_graph.graph.window import Window, narrow, step_number, whole_window, window_of
 from tracelens_graph.schema import Kind
 
 _IN_STEPS = 0.5

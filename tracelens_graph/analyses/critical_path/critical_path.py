@@ -10,7 +10,7 @@ the lengths of steps add up to that of the whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -20,15 +20,15 @@ import numpy as np
 
 from tracelens_graph.analyses.critical_path import path_tables
 from tracelens_graph.analyses.critical_path.causes import Causes, causes
+from tracelens_graph.analyses.critical_path.job_causes import JobCauses, Steps, job_causes, joined_steps
+from tracelens_graph.analyses.critical_path.path import Path, followed_paths
 from tracelens_graph.analyses.critical_path.path_tables import SEGMENTS, segment_columns
-from tracelens_graph.analyses.critical_path.points import Role
-from tracelens_graph.analyses.critical_path.walk import Path, walk
+from tracelens_graph.analyses.critical_path.slack import slack_by_name
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.graph.window import Window, gpu_steps, whole_window
-from tracelens_graph.schema import HOST_KINDS
 from tracelens_graph.tables.table import Table
 
 COLUMNS = frozenset(
@@ -45,12 +45,12 @@ class CriticalPath(Path):
     names = path_tables.names
     ranks = path_tables.by_rank
     near_ties = path_tables.near_ties
-    slack = path_tables.slack_by_name
+    slack = slack_by_name
 
-    @cached_property
+    @property
     def steps(self) -> Steps:
         """The steps of the job."""
-        return steps_of(self.causes)
+        return self.job.steps
 
 
 def critical_path(ranks: Any, step: int | None = None, *, matched: MatchedCollectives | None = None) -> CriticalPath:
@@ -58,29 +58,24 @@ def critical_path(ranks: Any, step: int | None = None, *, matched: MatchedCollec
 
     Args:
         ranks: a set of traces, or a graph or window of one rank: of a window the path leads from its first event to
-            its last GPU end. Or `Causes`, so that several paths share them.
+            its last GPU end. Or `JobCauses`, so that several paths share them.
         step: the number in `ProfilerStep#n`; by default everything there is.
         matched: which collectives of the ranks are one; by default they are matched.
 
     Raises:
         AnalysisError: there are no GPU events, or no such step.
     """
-    known = ranks if isinstance(ranks, Causes) else causes_of(ranks, matched)
-    if step is not None:
-        start, end = steps_of(known).of(step)
-        return CriticalPath(known, step, *walk(known, start, end))
-    windows = [one.graph for one in known.traces]
-    if any(isinstance(one, Window) and not one.is_whole for one in windows):
-        return CriticalPath(known, None, *walk(known, *_of_windows(known)))
-    return CriticalPath(known, None, *walk(known, None, int(known.time[known.role == Role.gpu_end].max())))
+    job = job_causes(ranks, matched)
+    found: CriticalPath = followed_paths(job, [(step, *job.extent(step))], CriticalPath)[0]
+    return found
 
 
 def step_paths(ranks: Any, *, matched: MatchedCollectives | None = None) -> list[CriticalPath]:
     """The critical paths of all steps; see `critical_path`. Empty without steps."""
-    known = ranks if isinstance(ranks, Causes) else causes_of(ranks, matched)
-    steps = steps_of(known)
+    job = job_causes(ranks, matched)
+    steps = job.steps
     spans = zip(steps.number.tolist(), steps.start_ns.tolist(), steps.end_ns.tolist(), strict=True)
-    return [CriticalPath(known, number, *walk(known, start, end)) for number, start, end in spans]
+    return followed_paths(job, list(spans), CriticalPath)
 
 
 def causes_of(ranks: Any, matched: MatchedCollectives | None = None) -> Causes:
@@ -96,53 +91,6 @@ def causes_of(ranks: Any, matched: MatchedCollectives | None = None) -> Causes:
 
 def _alone(window: Window) -> Causes:
     return causes(TraceSet.of(window))
-
-
-def _of_windows(causes: Causes) -> tuple[int, int]:
-    """From the first event of the windows of a set to the last GPU end in them, on its clock.
-
-    Raises:
-        AnalysisError: there are no GPU events in them.
-    """
-    starts, ends = [], []
-    for ordinal, one in enumerate(causes.traces):
-        window, c = one.window, one.core.columns
-        rows = window.gpu_rows
-        if len(rows):
-            hosts = window.rows_of_kind(*HOST_KINDS)
-            first = min(int(c.start_ns[some].min()) for some in (rows, hosts) if len(some))
-            starts.append(causes.on_clock(ordinal, first))
-            ends.append(causes.on_clock(ordinal, int(c.end_ns[rows].max())))
-    if not ends:
-        raise AnalysisError("the window has no GPU events, so there is no path to follow through it")
-    return min(starts), max(ends)
-
-
-# --- steps ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Steps:
-    """Steps of a job: their numbers, ascending, and from which to which moment each lasts on the device.
-
-    A step lasts from the last GPU end of the steps before it to its own; the first begins with its mark on the host.
-    """
-
-    number: np.ndarray
-    start_ns: np.ndarray
-    end_ns: np.ndarray
-
-    def of(self, number: int) -> tuple[int, int]:
-        """Start and end of a step.
-
-        Raises:
-            AnalysisError: there is no such step, or it launched nothing on a GPU.
-        """
-        at = int(np.searchsorted(self.number, number))
-        if at == len(self.number) or self.number[at] != number:
-            there = ", ".join(map(str, self.number.tolist())) or "none"
-            raise AnalysisError(f"no rank has GPU work of step {number}; steps with GPU work: {there}")
-        return int(self.start_ns[at]), int(self.end_ns[at])
 
 
 def steps_of(causes: Causes, time: np.ndarray | None = None) -> Steps:
@@ -161,19 +109,6 @@ def steps_of(causes: Causes, time: np.ndarray | None = None) -> Steps:
     return joined_steps(found)
 
 
-def joined_steps(known: Iterable[tuple[int, int, int]]) -> Steps:
-    """The steps of a job by number, begin on the host, and last GPU end of those of its ranks."""
-    ends: dict[int, int] = {}
-    begin: dict[int, int] = {}
-    for number, start, end in known:
-        ends[number] = max(end, ends.get(number, end))
-        begin[number] = min(start, begin.get(number, start))
-    numbers = np.array(sorted(ends), np.int64)
-    end_ns = np.maximum.accumulate(np.array([ends[one] for one in numbers.tolist()], np.int64))
-    start_ns = np.concatenate(([min(begin[numbers[0]], end_ns[0])], end_ns[:-1])) if len(numbers) else end_ns
-    return Steps(numbers, start_ns, end_ns)
-
-
 # --- of a job ---------------------------------------------------------------------------------------------------------
 
 
@@ -190,7 +125,7 @@ class JobPaths:
     @cached_property
     def first(self) -> np.ndarray:
         """Where the segments of each path begin, and where those of the last one end."""
-        return np.cumsum([0, *(len(path.edge) for path in self.paths)])
+        return np.cumsum([0, *map(len, self.paths)])
 
     @cached_property
     def path(self) -> np.ndarray:
@@ -227,7 +162,7 @@ class JobPaths:
             "step": path.step,
             "start_ns": int(path.start_ns[0]) if len(path.start_ns) else None,
             "dur_ns": path.length_ns,
-            "segments": len(path.edge),
+            "segments": len(path),
             "near_ties": path.ties.points,
             "notes": path.notes or None,
         }
@@ -246,7 +181,7 @@ def job_paths(traces: TraceSet, matched: MatchedCollectives) -> JobPaths:
     has_columns = all(set(core.columns.names) >= COLUMNS for core in cores)
     if not (has_columns and any(len(core.gpu_rows) for core in cores)):
         return JobPaths(())
-    known = causes(traces, matched)
+    known = JobCauses(traces, matched)
     return JobPaths((critical_path(known), *step_paths(known)))
 
 

@@ -7,13 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.causes import Causes
-from tracelens_graph.analyses.critical_path.path_nodes import Nodes, nodes_of
-from tracelens_graph.analyses.critical_path.points import Edge
-from tracelens_graph.analyses.critical_path.points import Role as EdgeRole
-from tracelens_graph.analyses.critical_path.rerun import NEVER, slack
-from tracelens_graph.analyses.critical_path.walk import Class, Path
-from tracelens_graph.analyses.shared.grouping import Cells, text_codes
+from tracelens_graph.analyses.critical_path.path import Path
+from tracelens_graph.analyses.critical_path.walk import Class
+from tracelens_graph.analyses.shared.grouping import text_codes
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.trace_set import rank_number
@@ -155,26 +151,6 @@ TIES = TableSchema(
     },
 )
 
-SLACK = TableSchema(
-    "critical_path_slack",
-    "Which GPU work could end later without delaying the step, and by how much.",
-    {
-        "name": Column.key("name of the GPU work", "name"),
-        "gpu_events": Column.count("its GPU events in the step, over all ranks", "GPU events"),
-        "time_ms": Column.total("sum of their durations", "ms", "time ms"),
-        "on_path_ms": Column.total("of that on the path", "ms", "on path ms"),
-        "least_slack_us": Column(
-            "how much later the most urgent of them could have ended without delaying the end of the path",
-            "us",
-            Role.min,
-            heading="least slack us",
-        ),
-        "median_slack_us": Column("median over them; none where most delay nothing", "us", Role.spread, "median us"),
-        "rank": Column("rank of the most urgent", heading="on rank"),
-        "uid": Column.uid("the most urgent"),
-    },
-)
-
 
 def segments(path: Path) -> Table:
     """One row per segment of the path, in the order of time; durations add up to its length."""
@@ -187,11 +163,11 @@ def segments(path: Path) -> Table:
 def segment_columns(path: Path) -> dict[str, list[Any]]:
     """What is known of the segments of a path, in their order; None for nothing."""
     nodes, classes = path.nodes, class_names(path)
-    traces = [one.name for one in path.causes.traces]
+    traces = [one.name for one in path.traces]
     return {
         "place": list(range(1, len(classes) + 1)),
         "class": classes,
-        "rank": nodes.rank,
+        "rank": path.rank,
         "trace": [traces[at] if at >= 0 else None for at in path.ordinal.tolist()],
         "name": [name or of for name, of in zip(nodes.name, classes, strict=True)],
         "op": [op or None for op in nodes.op],
@@ -210,7 +186,7 @@ def class_names(path: Path) -> list[str]:
 def from_ranks(path: Path) -> list[int | None]:
     """Per segment the rank that the path comes from, where that is another one."""
     return [
-        rank_number(path.causes.traces, source) if source not in (-1, at) else None
+        rank_number(path.traces, source) if source not in (-1, at) else None
         for source, at in zip(path.came_from.tolist(), path.ordinal.tolist(), strict=True)
     ]
 
@@ -242,8 +218,8 @@ def _grouped(schema: TableSchema, path: Path, group: np.ndarray, notes: Sequence
             "segments": len(of),
             "longest_us": int(length[longest]) / 1e3,
             "longest_name": nodes.name[longest],
-            "rank": nodes.rank[longest],
-            "ranks": sorted({rank for place in of.tolist() if (rank := nodes.rank[place]) is not None}),
+            "rank": path.rank[longest],
+            "ranks": sorted({rank for place in of.tolist() if (rank := path.rank[place]) is not None}),
             "uid": nodes.uid[longest],
         }
         records.append({column: known[column] for column in schema})
@@ -264,7 +240,7 @@ def by_rank(path: Path) -> Table:
             continue
         spent = sum_by_group(path.kind[of].astype(np.int64), length[of], len(Class))
         records.append({
-            "rank": rank_number(path.causes.traces, ordinal), "trace": path.causes.traces[ordinal].name,
+            "rank": rank_number(path.traces, ordinal), "trace": path.traces[ordinal].name,
             "time_ms": int(spent.sum()) / 1e6, "percent": _percent(int(spent.sum()), path), "segments": len(of),
             **{f"{one.name}_ms": int(spent[one]) / 1e6 for one in Class},
         })  # fmt: skip
@@ -282,76 +258,10 @@ def steps(paths: Sequence[Path]) -> Table:
             **{f"{one.name}_ms": spent.get(one.name, 0) / 1e6 for one in Class},
             "near_ties": path.ties.points, "rank": by["rank"][0] if len(by) else None,
         })  # fmt: skip
-    notes = list(dict.fromkeys(note for path in paths for note in path.causes.notes))
+    notes = list(dict.fromkeys(note for path in paths for note in path.job.notes))
     return STEPS.of_records(records, "Critical paths of steps", notes)
 
 
 def near_ties(path: Path) -> Table:
     """One row per point of the path with a cause that came nearly as late as the binding one, the closest first."""
-    return TIES.table(tie_columns(path), f"Near ties: {path.title}", path.notes)
-
-
-def tie_columns(path: Path) -> dict[str, Cells]:
-    """What is known of the near ties of a path."""
-    causes, edge = path.causes, path.ties.edge
-    point, bound = causes.after[edge], causes.binding[causes.after[edge]]
-    at, of_bound, of_other = (
-        _point_nodes(causes, points) for points in (point, causes.before[bound], causes.before[edge])
-    )
-    return {
-        "rank": at.rank,
-        "name": [name or LAST_COMES for name in at.name],
-        "bound_by": [Edge(one).name for one in causes.kind[bound].tolist()],
-        "bound_name": of_bound.name,
-        "bound_rank": of_bound.rank,
-        "other": [Edge(one).name for one in causes.kind[edge].tolist()],
-        "other_name": of_other.name,
-        "other_rank": of_other.rank,
-        "margin_us": path.ties.margin_ns / 1e3,
-        "uid": at.uid,
-    }
-
-
-LAST_COMES = "the last rank comes"
-
-
-def _point_nodes(causes: Causes, points: np.ndarray) -> Nodes:
-    return nodes_of(causes, causes.ordinal[points], causes.row[points])
-
-
-def slack_by_name(path: Path) -> Table:
-    """One row per name of GPU work that ends within the path, the most urgent first.
-
-    Slack is an upper bound: causes that did not bind count with the least latency of their kind.
-    """
-    causes = path.causes
-    end = int(causes.time[path.sink])
-    start = end - path.length_ns
-    late = slack(causes, path.sink)
-    points = np.flatnonzero((causes.role == EdgeRole.gpu_end) & (causes.time > start) & (causes.time <= end))
-    length = np.zeros(len(causes.time), np.int64)
-    on_path = np.zeros(len(causes.time), np.int64)
-    for ordinal, of in positions_by(causes.ordinal[points]):
-        length[points[of]] = causes.core(ordinal).columns.dur_ns[causes.row[points[of]]]
-    runs = np.flatnonzero((path.edge >= 0) & np.isin(causes.kind[path.edge], (Edge.run, Edge.transfer)))
-    np.add.at(on_path, causes.after[path.edge[runs]], (path.end_ns - path.start_ns)[runs])
-    nodes = _point_nodes(causes, points)
-    records: list[dict[str, Any]] = []
-    for _, of in positions_by(text_codes(nodes.name)):
-        own = points[of]
-        urgent = int(of[np.argmin(late[own])])
-        median = float(np.median(late[own]))
-        records.append({
-            "name": nodes.name[urgent], "gpu_events": len(of), "time_ms": int(length[own].sum()) / 1e6,
-            "on_path_ms": int(on_path[own].sum()) / 1e6, "least_slack_us": _us(int(late[points[urgent]])),
-            "median_slack_us": _us(median), "rank": nodes.rank[urgent], "uid": nodes.uid[urgent],
-        })  # fmt: skip
-    records.sort(
-        key=lambda record: (record["least_slack_us"] is None, record["least_slack_us"] or 0.0, -record["time_ms"])
-    )
-    return SLACK.of_records(records, f"Slack: {path.title}", path.notes)
-
-
-def _us(ns: float) -> float | None:
-    """Nanoseconds in us; None for what cannot delay anything."""
-    return ns / 1e3 if ns < -NEVER // 2 else None
+    return TIES.table(dict(path.ties.columns), f"Near ties: {path.title}", path.notes)

@@ -1,14 +1,15 @@
-"""What a rank that is not held answers where it is read: from its own points, and from when the others had come.
+"""What a rank answers where it is read: from its own points, and from when the others had come.
 
 What is kept of it is made once (`kept_rank`). It is asked for its latencies, for those that bind, for where the
-stretches of paths over it begin, and for the segments of these.
+stretches of paths over it begin, for the segments of these, and for what its threads and streams did.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -27,18 +28,27 @@ from tracelens_graph.analyses.critical_path.collective_points import (
     has_root,
     recorded_root,
 )
-from tracelens_graph.analyses.critical_path.path_nodes import Nodes
-from tracelens_graph.analyses.critical_path.path_tables import tie_columns
+from tracelens_graph.analyses.critical_path.lanes import Lanes, lanes
+from tracelens_graph.analyses.critical_path.path_nodes import Nodes, nodes_of, segment_rows
 from tracelens_graph.analyses.critical_path.points import Edge, Inferred, RankPoints, Role, rank_points
-from tracelens_graph.analyses.critical_path.rerun import Reach, reached
-from tracelens_graph.analyses.critical_path.walk import Path, followed, segments_of
+from tracelens_graph.analyses.critical_path.rerun import (
+    NEVER,
+    Latency,
+    Reach,
+    forward,
+    in_order,
+    narrow,
+    reached,
+    weights,
+)
+from tracelens_graph.analyses.critical_path.walk import Ties, followed, segments_of, ties_of
 from tracelens_graph.analyses.ranks.clocks import RankClock
-from tracelens_graph.analyses.shared.grouping import Cells
+from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import Reader, TraceMember, TraceSet
 from tracelens_graph.graph.window import gpu_steps
-from tracelens_graph.utils.arrays import Mask, Ns, Rows
+from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,31 +113,41 @@ class Given:
     usual_ns: Ns | None = None
     most_ns: Ns | None = None
 
+    def is_bound_as(self, other: Given) -> bool:
+        """Whether the same binds the points with these latencies as with others."""
+        return self.least_ns is other.least_ns and self.usual_ns is other.usual_ns
+
+
+_MADE: WeakKeyDictionary[KeptRank, tuple[Given, Causes]] = WeakKeyDictionary()
+"""The last points of ranks that are held, and of which others they know."""
+
 
 def own_causes(kept: KeptRank, given: Given, core: Core | None = None) -> Causes:
     """The points of a rank alone; of its collectives there is one point each for when the others had come."""
+    known, made = _MADE.get(kept, (None, None))
+    if known is None or made is None or known.came_ns is not given.came_ns:
+        made = unbound(TraceSet([]), None, [kept.points], given.clock, lambda _, time: _meet(kept, given, time))
+    if given.least_ns is not None and (known is None or not known.is_bound_as(given) or not len(made.binding)):
+        made = bound_by(made, given.least_ns, given.least_ns if given.usual_ns is None else given.usual_ns)
+    made = replace(made, most_ns=given.most_ns)
+    _MADE[kept] = given, made
+    return made if core is None else replace(made, traces=TraceSet([TraceMember(core, "")]))
 
-    def meet(_: Rows, time: Ns) -> CollectivePoints:
-        there = _met(given)
-        end = kept.end[given.node]
-        return CollectivePoints(
-            len(time),
-            time=given.came_ns[there],
-            ordinal=np.zeros(len(there), np.int32),
-            collective=there,
-            before=len(time) + np.arange(len(there)),
-            after=end[there],
-            kind=np.full(len(there), Edge.transfer, np.int8),
-            served=end[given.served],
-            whole=end[given.whole],
-        )
 
-    traces = TraceSet([] if core is None else [TraceMember(core, "")])
-    made = unbound(traces, None, [kept.points], given.clock, meet)
-    if given.least_ns is None:
-        return made
-    made = bound_by(made, given.least_ns, given.least_ns if given.usual_ns is None else given.usual_ns)
-    return replace(made, most_ns=given.most_ns)
+def _meet(kept: KeptRank, given: Given, time: Ns) -> CollectivePoints:
+    there = _met(given)
+    end = kept.end[given.node]
+    return CollectivePoints(
+        len(time),
+        time=given.came_ns[there],
+        ordinal=np.zeros(len(there), np.int32),
+        collective=there,
+        before=len(time) + np.arange(len(there)),
+        after=end[there],
+        kind=np.full(len(there), Edge.transfer, np.int8),
+        served=end[given.served],
+        whole=end[given.whole],
+    )
 
 
 def _met(given: Given) -> Rows:
@@ -144,7 +164,7 @@ class Known:
         latencies: of all its edges.
         root, steps: as in `KeptRank`; times on the common clock.
         several: places of collectives that start with another kernel than they end with.
-        last_ns: its last GPU end on that, None without any.
+        first_ns, last_ns: its first moment on that, and its last GPU end; None without any.
     """
 
     about: Inferred
@@ -152,6 +172,7 @@ class Known:
     root: Mapping[int, int]
     steps: Sequence[tuple[int, int, int]]
     several: Rows
+    first_ns: int | None
     last_ns: int | None
 
 
@@ -167,6 +188,7 @@ def known_of(rank: Reader, given: Given) -> Known:
         kept.root,
         [(number, begin, end) for (number, _, _), (begin, end) in zip(kept.steps, times, strict=True)],
         np.flatnonzero(~kept.single),
+        int(made.time.min()) if len(made.time) else None,
         int(ends.max()) if len(ends) else None,
     )
 
@@ -176,19 +198,24 @@ def bound_latencies_of(rank: Reader, given: Given) -> Latencies:
     return bound_latencies(own_causes(rank.once(kept_rank), given))
 
 
-def reach_of(made: Causes, kept: KeptRank, given: Given, weight: Ns) -> Reach:
-    """How the starts of the parts of a rank follow from when the others had come, and behind these its last GPU ends.
+def reach_of(
+    made: Causes, kept: KeptRank, given: Given, weight: Mapping[Latency, Ns], ends: Sequence[Rows]
+) -> Reach:  # fmt: skip
+    """How the starts of the parts of a rank follow from when the others had come, and behind these some ends.
 
     Args:
         made, kept, given: the rank.
-        weight: how long each of its edges takes.
+        weight: by latency how long each of its edges takes.
+        ends: sets of points, of which the latest counts.
     """
-    there, points = _met(given), len(made.time) - len(made.collective)
-    ends = np.flatnonzero(made.role == Role.gpu_end)
-    starts = kept.start[given.node]
-    targets = [*starts.reshape(-1, 1), ends, *(kept.ends[number] for number in sorted(kept.ends))]
-    found = reached(made, weight, points + np.arange(len(there)), starts[there], targets)
-    return found._replace(source=np.where(found.source >= 0, np.append(there, -1)[found.source], -1))
+    parts = _met(given)
+    sources = len(made.time) - len(made.collective) + np.arange(len(parts))
+    return reached(made, weight, sources, kept.start[given.node], ends, parts)
+
+
+def last_ends(made: Causes, kept: KeptRank) -> list[Rows]:
+    """The points where GPU events of a rank end, all of them and those of each step."""
+    return [np.flatnonzero(made.role == Role.gpu_end), *(kept.ends[number] for number in sorted(kept.ends))]
 
 
 class Stretches(NamedTuple):
@@ -249,19 +276,18 @@ class Segments(NamedTuple):
         start_ns, end_ns, kind: per segment, as in `Path`.
         part: per segment the part whose transfer it is; -1 for anything else.
         nodes: what stands for each.
-        edge, margin_ns, points, columns: its near ties: numbers in their order, and as in `Ties` and `TIES`.
+        ties: its near ties.
+        columns: of these what the table shows of them, but for ranks.
     """
 
     counts: list[int]
     start_ns: Ns
     end_ns: Ns
-    kind: np.ndarray
+    kind: Codes
     part: Rows
     nodes: Nodes
-    edge: Rows
-    margin_ns: Ns
-    points: int
-    columns: Mapping[str, Cells]
+    ties: Ties
+    columns: Mapping[str, Sequence[Any]]
 
 
 def segments_on(rank: Reader, given: tuple[Given, Sequence[Sequence[Leg]]]) -> list[Segments]:
@@ -271,28 +297,115 @@ def segments_on(rank: Reader, given: tuple[Given, Sequence[Sequence[Leg]]]) -> l
         rank: the rank.
         given: of the others, and of each path the stretches on this rank, in the order of time.
     """
-    made = own_causes(kept := rank.once(kept_rank), given[0], rank.core)
-    return [_segments(made, kept, given[0], legs) for legs in given[1]]
+    made = own_causes(kept := rank.once(kept_rank), given[0])
+    return [_segments(made, kept, given[0], rank.core, legs) for legs in given[1]]
 
 
-def _segments(made: Causes, kept: KeptRank, given: Given, legs: Sequence[Leg]) -> Segments:
+def _segments(made: Causes, kept: KeptRank, given: Given, core: Core, legs: Sequence[Leg]) -> Segments:
     found = []
     for leg in legs:
         ends = kept.start[given.node[[leg.part]]] if leg.part >= 0 else made.last_ends(np.array([leg.moment], np.int64))
-        found.append(segments_of(made, followed(made, int(ends[0]), leg.start_ns), leg.start_ns))
+        found.append(segments_of(made, core, followed(made, int(ends[0]), leg.start_ns), leg.start_ns))
     edge, start, end, kind = (np.concatenate(one) for one in zip(*found, strict=True))
-    path = Path(made, None, -1, edge, start, end, kind)
     moves = made.kind[edge] == Edge.transfer
     part = np.full(len(edge), -1)
     part[moves] = made.collective[made.before[edge[moves]] - (len(made.time) - len(made.collective))]
-    ties = path.ties
-    return Segments(
-        [len(one[0]) for one in found], start, end, kind, part, path.nodes, ties.edge, ties.margin_ns, ties.points,
-        tie_columns(path),
-    )  # fmt: skip
+    ties = ties_of(made, edge)
+    nodes = nodes_of(core, segment_rows(made, core, edge, start, end))
+    return Segments([len(one[0]) for one in found], start, end, kind, part, nodes, ties, _of_ties(made, core, ties))
+
+
+def _of_ties(made: Causes, core: Core, ties: Ties) -> dict[str, list[Any]]:
+    point, bound = made.after[ties.edge], made.binding[made.after[ties.edge]]
+    at, of_bound, of_other = (
+        nodes_of(core, made.row[points]) for points in (point, made.before[bound], made.before[ties.edge])
+    )
+    return {
+        "name": [name or LAST_COMES for name in at.name],
+        "bound_by": [Edge(one).name for one in made.kind[bound].tolist()],
+        "bound_name": of_bound.name,
+        "other": [Edge(one).name for one in made.kind[ties.edge].tolist()],
+        "other_name": of_other.name,
+        "margin_us": (ties.margin_ns / 1e3).tolist(),
+        "uid": at.uid,
+    }
+
+
+LAST_COMES = "the last rank comes"
 
 
 def kernel_names(rank: Reader, given: Sequence[int]) -> list[str]:
     """Names of the first kernels of some collectives of a rank, by their places."""
     core, nodes = rank.core, collectives_of(rank.core).nodes
     return [core.names[core.columns.name[nodes[at].rows[0]]] for at in given]
+
+
+def lanes_on(rank: Reader, given: Given) -> Lanes:
+    """What the threads and streams of a rank did, without the edges of it."""
+    found = lanes(own_causes(rank.once(kept_rank), given, rank.core), 0)
+    return {key: replace(one, edge=one.edge[:0], takes=narrow(one.takes)) for key, one in found.items()}
+
+
+def starts_on(rank: Reader, given: tuple[Given, Ns]) -> Reach:
+    """How the starts of a rank follow from when the others had come, as recorded, and its last ends at some moments."""
+    made = own_causes(kept := rank.once(kept_rank), given[0])
+    return reach_of(made, kept, given[0], {"least": weights(made)}, list(made.last_ends(given[1]).reshape(-1, 1)))
+
+
+class Tail(NamedTuple):
+    """How much later something must come at least that follows from the parts of a rank, and from its last end.
+
+    Attributes:
+        start_ns: of the start of each part; `NEVER` where nothing follows from it.
+        end_ns: of the last GPU event that ends at the end of a path; `NEVER` of no interest.
+        span: from when to when the path leads.
+    """
+
+    start_ns: Ns
+    end_ns: int
+    span: tuple[int, int]
+
+
+class Slack(NamedTuple):
+    """How much later GPU work of a name on a rank could have ended.
+
+    Attributes:
+        ns: sum of their durations.
+        slack_ns: of each of them, in the order of their points.
+        uid: that of the first with the least.
+    """
+
+    ns: int
+    slack_ns: Ns
+    uid: int
+
+
+def slack_on(rank: Reader, given: tuple[Given, Tail]) -> dict[str, Slack]:
+    """Name of GPU work that ends within a path -> how much later it could have ended without delaying its end.
+
+    Causes that did not bind count with the least latency of their kind, so slack is an upper bound.
+    """
+    tail, (start, end) = given[1], given[1].span
+    made = own_causes(kept := rank.once(kept_rank), given[0])
+    count, sinks = len(made.time), np.zeros(0, np.int64)
+    if tail.end_ns > NEVER:
+        sinks = made.last_ends(np.array([end], np.int64))
+    # What follows from the starts of parts, and from the end of the path, is one more point behind all.
+    follows = np.flatnonzero(tail.start_ns > NEVER)
+    own: Rows = np.concatenate((kept.start[given[0].node[follows]], sinks))
+    takes = np.concatenate((tail.start_ns[follows], np.full(len(sinks), tail.end_ns)))
+    before, after, weight = (
+        np.concatenate(pair)
+        for pair in ((made.before, own), (made.after, np.full(len(own), count)), (weights(made), takes))
+    )
+    last = np.full(count + 1, NEVER)
+    last[count] = 0
+    later = forward(after, before, weight, np.append(count, in_order(made)[::-1]), last)[:count]
+    slack = np.where(later < NEVER // 2, -NEVER, end - made.time - later)
+    points = np.flatnonzero((made.role == Role.gpu_end) & (made.time > start) & (made.time <= end))
+    core, c = rank.core, rank.core.columns
+    found = {}
+    for name, of in sorted(positions_by(c.name[made.row[points]]), key=lambda one: int(one[1][0])):
+        rows, ns = made.row[points[of]], slack[points[of]]
+        found[core.names[name]] = Slack(int(c.dur_ns[rows].sum()), ns, int(c.uid[rows[np.argmin(ns)]]))
+    return found

@@ -27,6 +27,7 @@ from tracelens_graph.analyses.stragglers.lateness import Lateness, lateness
 from tracelens_graph.analyses.stragglers.reasons import OTHERS, UNNAMED
 from tracelens_graph.analyses.stragglers.slowdown import SLOWDOWN, Slowdown, slowdown
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.perf.devices import Architecture, architecture
 from tracelens_graph.tables.table import Table
@@ -77,7 +78,7 @@ class Job:
     @cached_property
     def _held(self) -> TraceSet | None:
         """The whole traces with their graphs, which are read again where they were not held."""
-        return None if self._whole is None else self._whole.with_graphs(lambda core: core)
+        return None if self._whole is None else self._whole.with_graphs(_read_whole)
 
     @cached_property
     def links(self) -> Links:
@@ -139,7 +140,8 @@ class Job:
         if not places or not self.is_replayed or self._causes is None or self.matched.lacking:
             return None
         try:
-            return what_if(self._causes, repair=[self.matched.ranks[place].name for place in places])
+            late = [self.matched.ranks[place].name for place in places]
+            return what_if(self._causes.traces, repair=late, matched=self._causes.matched)
         except AnalysisError:
             return None
 
@@ -240,6 +242,11 @@ class Job:
     def tables(self) -> dict[str, Table]:
         """All tables by name."""
         return {name: self.table(name) for name in self.names}
+
+
+def _read_whole(core: Core) -> Core:
+    core.read_all()
+    return core
 
 
 def collectives(ranks: Any, kind: str | None = None, top: int = 0, arch: Any = None, correct: bool = True) -> Table:

@@ -8,10 +8,11 @@ from enum import IntEnum
 
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.critical_path import causes_of
+from tracelens_graph.analyses.critical_path.causes import causes
 from tracelens_graph.analyses.critical_path.points import UNEXPLAINED_NS, Edge
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, MEMCPY, gpu_classes
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.trace_set import TraceSet
 
 
 class Share(IntEnum):
@@ -51,7 +52,7 @@ class RankChains:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        known = causes_of(core)
+        known = causes(TraceSet.of(core))
         rank = known.ranks[0]
         self._rank = rank
         self._time, self._before, self._after, self._kind = rank.time, known.before, known.after, known.kind

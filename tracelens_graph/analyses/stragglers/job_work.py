@@ -16,19 +16,17 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from tracelens_graph.analyses.critical_path.causes import Causes
-from tracelens_graph.analyses.critical_path.critical_path import critical_path, steps_of
+from tracelens_graph.analyses.critical_path.critical_path import steps_of
+from tracelens_graph.analyses.critical_path.lanes import Lane, Lanes, compared_by, lanes
 from tracelens_graph.analyses.critical_path.points import Edge, Role
 from tracelens_graph.analyses.critical_path.rerun import (
-    Lane,
-    Lanes,
-    compared_by,
     in_order,
     incomplete_ranks,
-    lanes,
     replayed,
     weights,
     without_arrivals,
 )
+from tracelens_graph.analyses.critical_path.walk import followed
 from tracelens_graph.analyses.diagnosis.finding import brief
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
 from tracelens_graph.analyses.shared.common_factor import CLOCK, agreed_factor
@@ -94,8 +92,8 @@ def work_of_job(causes: Causes, between_programs: bool = True) -> Work:
     ends = np.flatnonzero((causes.role == Role.gpu_end) & there)
     steps = steps_of(causes)
     # Where the path begins that bounds the recording: ranks that began to record before do not lengthen it.
-    path = critical_path(causes).start_ns if between_programs else np.empty(0, np.int64)
-    begin = max([causes.time[there].min(), *path[:1]])
+    path = followed(causes, int(ends[np.argmax(causes.time[ends])]), None) if between_programs else ends[:0]
+    begin = int(causes.time[causes.before[path]].min() if len(path) else causes.time[there].min())
     return Work(
         before=causes.before,
         after=causes.after,
@@ -111,7 +109,7 @@ def work_of_job(causes: Causes, between_programs: bool = True) -> Work:
         dp_rank=pipeline if stage.any() else np.arange(len(causes.traces)),
         ends=ends,
         step=np.zeros(len(ends), np.int64),
-        begin_ns=int(begin),
+        begin_ns=begin,
         steps=max(len(steps.number), 1),
         notes=causes.notes,
         is_covered=causes.matched is None or 2 * len(np.unique(causes.collective)) >= len(causes.matched),
@@ -130,8 +128,9 @@ def _without_incomplete(causes: Causes, recorded: Ns) -> tuple[Ns, Mask]:
 
     Where the others do wait for them these ranks count, too, except foreign ones.
     """
-    incomplete = incomplete_ranks(causes)
-    for apart in (incomplete, incomplete if causes.matched is None else causes.matched.is_foreign):
+    m = causes.matched
+    none = np.zeros(len(causes.traces), bool)
+    for apart in (none, none) if m is None else (incomplete_ranks(m), m.is_foreign):
         freed = without_arrivals(causes, recorded, apart)
         ends = np.flatnonzero((causes.role == Role.gpu_end) & ~apart[causes.ordinal])
         as_recorded, without = (int(replayed(causes, one)[ends].max()) for one in (recorded, freed))

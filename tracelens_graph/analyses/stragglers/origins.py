@@ -10,7 +10,7 @@ import numpy as np
 
 from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.causes import causes as causes_of_ranks
-from tracelens_graph.analyses.critical_path.rerun import lanes
+from tracelens_graph.analyses.critical_path.lanes import lanes
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.stragglers.job_work import HOST, explained, work_of_job
 from tracelens_graph.analyses.stragglers.reasons import EXPLAINED_PERCENT

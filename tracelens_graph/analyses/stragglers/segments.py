@@ -19,8 +19,8 @@ from tracelens_graph.analyses.stragglers.chains import Chain
 from tracelens_graph.analyses.stragglers.rank_work import RankWork, SharedEnds, pipelines
 from tracelens_graph.graph.trace_set import Deferred, TraceSet
 
-_MOST_HELD = 4
-"""Ranks whose graphs, and what was found in them, are held, where graphs are read again when needed."""
+_MOST_KNOWN, _MOST_READ = 64, 4
+"""Ranks of which is held what was found in them; the second where that holds graphs that are read again when needed."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,7 @@ class Arrivals:
         self.figures, self.traces = figures, traces
         self._m = figures.matched
         self.is_held = not any(isinstance(one.graph, Deferred) for one in traces)
-        # What was found of a rank holds its graph.
-        self.rank = lru_cache(None if self.is_held else _MOST_HELD)(self._rank)
+        self.rank = lru_cache(_MOST_KNOWN if self.is_held else _MOST_READ)(self._rank)
 
     def _rank(self, ordinal: int, on_gpu: bool = True) -> RankWork:
         return RankWork(self._m, ordinal, self.traces[ordinal].core, on_gpu)

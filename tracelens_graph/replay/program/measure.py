@@ -37,6 +37,7 @@ def options(about: str | None) -> argparse.ArgumentParser:
     add("--flush-l2", action="store_true", help="empty the cache between calls")
     add("--graph", action="store_true", help="time the call as a CUDA graph")
     add("--json", metavar="FILE", help="write results")
+    add("--reference", action="store_true", help="run plain torch in place of operations of serving libraries")
     add("--profile", default="", metavar="FILE", help="write the profiler's trace of one call")
     add("--execution-trace", default="", metavar="FILE", help="write the execution trace of that call")
     return parser
@@ -44,7 +45,7 @@ def options(about: str | None) -> argparse.ArgumentParser:
 
 def operator(plan: dict[str, Any]) -> Any:
     """The operation of a plan, once what registers it is imported."""
-    for module in plan.get("imports", []):
+    for module in plan.get("imports", []) if "--reference" not in sys.argv else []:
         import_module(module)
     namespace, _, name = plan["op"].partition("::")
     found = attrgetter(f"{namespace}.{name.replace('::', '.')}.{plan.get('overload') or 'default'}")(torch.ops)
@@ -107,7 +108,7 @@ def known_of(plan: dict[str, Any]) -> dict[str, Any]:
     """What a plan says of an operation besides its arguments."""
     work, traced = plan.get("work", {}), plan.get("traced", {})
     return {
-        "op": plan["op"],
+        "op": plan["op"] + " (reference)" * ("--reference" in sys.argv and bool(plan.get("imports"))),
         "signature": {"dims": [], "types": [], "strides": [], "values": []} | plan.get("recorded", {}),
         **{key: work.get(key) for key in ("flops", "bytes", "roof_us")},
         "count": traced.get("calls", 1),

@@ -23,6 +23,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.output.files import temporary_folder
 from tracelens_graph.replay.calls import Surroundings, recorded_at
+from tracelens_graph.replay.custom.lookup import shipped
 from tracelens_graph.replay.folder import Program, read_folder
 from tracelens_graph.replay.replay_plan import Recorded, ReplayPlan, Traced
 from tracelens_graph.replay.schemas import why_not
@@ -194,13 +195,14 @@ def trusted(program: Program, folder: Path, replayers: Sequence[Replayer] = ()) 
         OSError: it cannot be read.
     """
     plans = program.plans
+    replayers = [*replayers, *filter(None, (shipped(plan.op) for plan in plans if isinstance(plan, ReplayPlan)))]
     modules = {module for one in replayers for module in one.imports}
     for plan in plans if program.kind != "triton" else ():
         if foreign := [module for module in plan.imports if module not in modules]:
             raise ForeignProgramError(
                 f"it imports {', '.join(foreign)}; give the extension that says so: --extension FILE"
             )
-        if refused := why_not(plan.op, plan.overload, [one.schema for one in replayers]):
+        if refused := why_not(plan.op, plan.overload, [text for one in replayers for text in one.schemas]):
             raise ForeignProgramError(refused)
     if _read(folder / program.file, source := program.source.encode()) != source:
         raise ForeignProgramError("it is not what is written for its plan")

@@ -1,0 +1,1 @@
+"""Custom operations of serving libraries: how they are planned and called again; a table per library."""
