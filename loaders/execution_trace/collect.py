@@ -35,7 +35,7 @@ _SIDE = attrgetter("values", *_PARTS)
 _OLD_INPUTS, _OLD_OUTPUTS = (
     attrgetter(f"{side}s", *(f"{side}_{part}" for part in _PARTS)) for side in ("input", "output")
 )
-_ABSENT_SIDE = (b"", b"null")
+_NO_ARGUMENTS = (b"", b"null", b"[]")
 _ABSENT = ("", 0, None)
 """Values of further attributes that say nothing."""
 _OWN = frozenset(("ctrl_deps", "parent", "inputs", "outputs", "attrs", "rf_id", "op_schema"))
@@ -57,7 +57,7 @@ class _SideCollector:
         sides = list(read)
         texts = [bytes(values) for values, _, _, _ in sides]
         given = [text[:1] == b"[" and text != b"[]" for text in texts]
-        if bad := sum(text[:1] != b"[" and text not in _ABSENT_SIDE for text in texts):
+        if bad := given.count(False) - sum(map(texts.count, _NO_ARGUMENTS)):
             self._repairs["bad_arguments"] += bad
         self._form.extend([
             self._forms[bytes(shapes), bytes(types), bytes(strides)] if has_values else 0

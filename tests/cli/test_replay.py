@@ -12,7 +12,7 @@ import pytest
 from handmade import HOSTILE, Run
 from recorded_calls import calls
 
-from corpus import needs_corpus, traces_named
+from corpus import CHECKOUT, needs_corpus, traces_named
 from tracelens_graph.registry import schema_of
 from tracelens_graph.replay.folder import INDEX, read_folder
 from tracelens_graph.simulate import simulate, write
@@ -314,11 +314,11 @@ def test_nothing_compared_is_said(run: Run, tmp_path: Path) -> None:
     assert (code, "c.json: holds no results" in err) == (1, True)
 
 
-def test_nothing_verified_is_said(run: Run, trace: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "batch"
-    run("replay", trace, "--batch", "-o", folder)
+def test_nothing_verified_is_said(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "collectives"
+    run("replay", CHECKOUT / "examples/traces/gloo-2-ranks/rank0.json.gz", "--collectives", "-o", folder)
     code, out, err = run("replay", "--verify", folder)
-    assert (code, "not run" in out, "nothing was verified" in err) == (1, True, True)
+    assert (code, "needs ranks" in out, "nothing was verified" in err) == (1, True, True)
 
 
 def test_without_torch_nothing_is_verified(run: Run, trace: Path, tmp_path: Path) -> None:

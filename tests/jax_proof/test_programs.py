@@ -18,7 +18,7 @@ from plain_xplane import block
 from corpus import CHECKOUT
 from tracelens_graph.errors import CannotReplay
 from tracelens_graph.loaders.xplane.hlo import read_program
-from tracelens_graph.loaders.xplane.programs import argument_set
+from tracelens_graph.loaders.xplane.programs import instruction_arguments
 from tracelens_graph.replay.folder import program_name
 from tracelens_graph.replay.instruction import plan_instruction
 
@@ -28,12 +28,12 @@ def test_programs_make_what_was_traced(name: str, tmp_path: Path) -> None:
     made = plan(profile_of(*CASES[name]))
     (tmp_path / "it.py").write_text(made.script())
     done = subprocess.run(
-        [sys.executable, tmp_path / "it.py", "--calls", "2", "--json", tmp_path / "out.json"], capture_output=True,
+        [sys.executable, tmp_path / "it.py", "--iterations", "2", "--json", tmp_path / "out.json"], capture_output=True,
         text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     (result,) = json.loads((tmp_path / "out.json").read_text())
-    assert (tuple(result["shape"]), result["calls"]) == (made.result.shape, 2)
+    assert (tuple(result["shape"]), result["iterations"]) == (made.result.shape, 2)
 
 
 PROGRAM = """
@@ -54,14 +54,18 @@ print(wrong)
 @pytest.mark.parametrize("kept", ["costs.zip", "unseen.zip"])
 def test_programs_of_compiled_functions_make_the_shapes_of_their_instructions(kept: str) -> None:
     sources = {}
-    with zipfile.ZipFile(CHECKOUT / "tests/graph/hlo" / kept) as archive:
+    with zipfile.ZipFile(CHECKOUT / "tests/hlo" / kept) as archive:
         for name in archive.namelist():
             if name.endswith(".hlo"):
                 proto = block(1, archive.read(name))
                 found = read_program(proto, 0, len(proto), 1)
                 for one in found.instructions.values():
                     columns = SimpleNamespace(argset=[0], name=[0])
-                    core: Any = SimpleNamespace(columns=columns, argsets=[argument_set(found, one)], names=[one.name])
+                    argset, facts = instruction_arguments(found, one)
+                    core: Any = SimpleNamespace(
+                        columns=columns, argsets=[argset], instructions=[facts], names=[one.name]
+                    )
+                    core.once = lambda derive, core=core: derive(core)
                     with suppress(CannotReplay):
                         made = plan_instruction(core, 0)
                         sources[program_name(made, 1).rpartition("_")[2]] = made.script()

@@ -106,6 +106,20 @@ PLANTED: Mapping[str, Planted] = {
     ),
     "gloo": Planted(Job(gloo=True, ranks=4, causes=(_host("python", 2),)), (2,), ("python",)),
     "gloo_missing": Planted(Job(gloo=True, causes=(_host("data_loader", 2),), missing=(7,)), (2,), ("data loader",)),
+    "gloo_jitter": Planted(
+        Job(gloo=True, jitter=0.2, causes=(Cause("slower_kernels", (5,), factor=1.5),)), (5,), ("aten::mm",)
+    ),
+    "gloo_of_groups": Planted(Job(gloo=True, tensor=2, jitter=0.02, causes=(_host("python", 2),)), (2,), ("python",)),
+    "stage_of_groups": Planted(
+        Job(ranks=16, tensor=2, pipeline=4, layers=1, jitter=0.02,
+            causes=(Cause("slower_kernels", (8, 9, 10, 11), factor=1.35),)),
+        (8, 9, 10, 11), ("stage 2", "slower kernels"),
+    ),
+    "host_of_slow_cpus": Planted(
+        Job(ranks=16, per_host=4, pipeline=4, kernel_us=15.0,
+            causes=(Cause("slow_host", (12, 13, 14, 15), factor=1.8),)),
+        (12, 13, 14, 15), ("host 3",),
+    ),
     "many": Planted(Job(ranks=64, steps=3, causes=(_host("data_loader", 17),), missing=(40,), lost={3: 1}), (17,)),
     "many_hosts": Planted(
         Job(ranks=64, steps=3, lost={3: 1}, causes=(Cause("slower_kernels", tuple(range(24, 32)), factor=1.2),)),

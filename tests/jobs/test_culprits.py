@@ -44,6 +44,7 @@ def test_every_culprit_is_named_and_no_healthy_rank(name: str, tmp_path: Path) -
     late = [line for line in screen.splitlines() if line.startswith("late: ")]
     who = [line.partition(", by ")[0] for line in late]
     assert named_in("; ".join(who)) == set(planted.ranks), screen
+    assert len(late) == len({one.partition(" in step")[0] for one in who}), screen  # one line for the same ranks
     assert all(word in screen.partition("Times of a step")[0].lower() for word in planted.words), screen
 
 

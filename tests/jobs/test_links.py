@@ -190,20 +190,20 @@ def test_ends_and_groups_of_collectives(tmp_path: Path) -> None:
 
 def test_a_rank_behind_a_slow_link_is_not_late(tmp_path: Path) -> None:
     slow = ranks_of(Job(ranks=16, tensor=4, slow=((range(4, 8), 0.1),), jitter=0.003), tmp_path / "slow")
-    assert slow.links.delay_ns.max() > 500_000
+    assert slow.delays.delay_ns.max() > 500_000
     assert slow.lateness is not None
     assert slow.lateness.late is None
 
 
 def test_delays_are_those_of_the_same_job_without_the_slow_link(tmp_path: Path) -> None:
     made = {"ranks": 8, "style": "ring", "steps": 2, "jitter": 0.0}
-    slow = ranks_of(Job(**made, share=way(2, 3)), tmp_path / "slow").links
+    slow = ranks_of(Job(**made, share=way(2, 3)), tmp_path / "slow")
     sound = ranks_of(Job(**made), tmp_path / "sound").matched
-    matched = slow._m
+    matched = slow.matched
     sends = matched.parts.is_transfer
     later = matched.start_ns[sends] - sound.start_ns[sound.parts.is_transfer]
     first = matched.start_ns[sends] < 0.4 * matched.start_ns.max()  # before the gradients of the slow ring meet
-    assert abs(slow.delay_ns[sends][first] - later[first]).max() < 5_000
+    assert abs(slow.delays.delay_ns[sends][first] - later[first]).max() < 5_000
     assert later[first].max() > 50_000
 
 
@@ -243,7 +243,7 @@ def test_ranks_behind_links_between_hosts_are_not_late(name: str, tmp_path: Path
     ranks = ranks_of(Job(**PLANTED[name][0]), tmp_path)
     assert [line for line in late_lines(ranks) if line.startswith("late:")] == []
     _, recorded_ns = ranks.figures.held_up_ns
-    assert ranks.links.held_up_ns[1].sum() < 0.3 * recorded_ns.sum()
+    assert ranks.delays.held_up_ns[1].sum() < 0.3 * recorded_ns.sum()
 
 
 def test_nobody_holds_up_who_waits_for_a_slow_link() -> None:

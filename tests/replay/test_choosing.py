@@ -6,8 +6,9 @@ import pytest
 from recorded_calls import NOTHING, call, listed, scalar, tensor, tensors
 
 from tracelens_graph.errors import CannotReplay
-from tracelens_graph.replay.calls import number
+from tracelens_graph.replay.calls import Call, number
 from tracelens_graph.replay.choosing import choose
+from tracelens_graph.replay.replay_plan import Recorded
 
 
 @pytest.mark.parametrize(
@@ -60,6 +61,10 @@ def test_an_execution_trace_names_the_overload() -> None:
         (call("no_such", tensor(2)), "not an operator of PyTorch"),
         (call("mm"), "arguments are not recorded"),
         (call("mm", tensor(2, 2)), "no known schema takes 1 arguments"),
+        (
+            Call("aten::mm", Recorded(((2, 2),), ("float",), ((2, 1),), ("", "", ""))),
+            "types and sizes of 2 of its 3 arguments are not recorded",
+        ),
         (call("mm", tensor(2, 2), scalar("1")), "no known schema takes these arguments"),
     ],
 )

@@ -13,7 +13,10 @@ from tracelens_graph.perf.devices import architecture
 from tracelens_graph.replay.planned import (
     AUTOGRAD,
     COLLECTIVE,
+    COMPILED,
     CUSTOM,
+    ENGINE,
+    PART,
     RANGE,
     TRITON,
     Estimates,
@@ -31,8 +34,9 @@ from tracelens_graph.replay.signatures import named
     [
         ("c10d::allreduce_", COLLECTIVE), ("record_param_comms", COLLECTIVE), ("nccl:all_reduce", COLLECTIVE),
         ("_c10d_functional::all_reduce", COLLECTIVE), ("triton_poi_fused_add_0", TRITON),
-        ("CompiledFunctionBackward", AUTOGRAD), ("MulBackward0", AUTOGRAD), ("CompiledFunction", AUTOGRAD),
-        ("autograd::engine::evaluate_function: MulBackward0", AUTOGRAD), ("vllm::moe_forward", CUSTOM),
+        ("CompiledFunctionBackward", COMPILED), ("MulBackward0", AUTOGRAD), ("CompiledFunction", COMPILED),
+        ("autograd::engine::evaluate_function: MulBackward0", AUTOGRAD), ("vllm::moe_forward", PART),
+        ("vllm::unified_attention_with_output", ENGINE), ("acme::op", CUSTOM),
         ("_C::rms_norm", CUSTOM), ("Optimizer.step#Adam.step", RANGE), ("", RANGE),
     ],
 )  # fmt: skip

@@ -88,7 +88,7 @@ def test_every_outcome(torch: Path) -> None:
         program(22, ""),
         program(23, "", kind="triton"),
         program(24, "", kind="collectives"),
-        program(25, "", kind="batch"),
+        program(25, "", kind="instruction"),
     ]
     table = verified(torch, *programs, edited="022.py")
     rows = {one["file"]: (one["outcome"], one["why"]) for one in table.records()}
@@ -146,6 +146,15 @@ def test_a_script_of_several_operations_has_a_row_for_each(torch: Path) -> None:
         ("001.py", "equal", False), ("001.py", "other children", True), ("002.py", "other arguments", False),
     ]  # fmt: skip
     assert table.records()[2]["why"] == "2 operations are recorded, not 1"
+
+
+def test_of_a_batch_each_operation_runs_alone(torch: Path) -> None:
+    other = replace(MM, op="aten::bmm", schema=MM.schema.replace("aten::mm", "aten::bmm"))
+    table = verified(torch, program(1, writing(profile(AS_TRACED)), MM, other, kind="batch"))
+    assert [(one["file"], one["op"], one["outcome"], one["why"]) for one in table.records()] == [
+        ("001.py", "aten::mm", "equal", ""),
+        ("001.py", "aten::bmm", "other arguments", "aten::mm ran"),
+    ]
 
 
 def test_a_crash_and_a_standstill_lose_one_script_each(torch: Path) -> None:

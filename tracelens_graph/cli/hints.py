@@ -306,7 +306,7 @@ class Asked:
         if not len(job.matched):
             return []
         is_late = job.lateness is not None and job.lateness.late is not None
-        found = [self.next("--table", "rank_links")] if job.links.slow else []
+        found = [self.next("--table", "rank_links")] if job.slow_links else []
         found.append(self.next("--table", "late_ranks" if is_late else "rank_collectives"))
         found += [*self._link(job), *self._repair(job)]
         if any(len(rank.gpu.busy[0]) for rank in job.matched.ranks):
@@ -324,9 +324,9 @@ class Asked:
 
     def _link(self, job: Job) -> list[str]:
         """What the slow links with most excess would save, as fast as the others."""
-        if not job.links.slow or not any(rank.has_gpu_work for rank in job.matched.ranks):
+        if not job.slow_links or not any(rank.has_gpu_work for rank in job.matched.ranks):
             return []
-        slow = job.links.slow[0]
+        slow = job.slow_links[0]
         return [self.next("--what-if", f"bandwidth={slow.edit}:{slow.links[0].factor:.2g}")]
 
     def _repair(self, job: Job) -> list[str]:

@@ -103,6 +103,20 @@ def replay(
             help="With -o: file that defines Triton kernels, to be put beside their programs; may be given again.",
         ),
     ] = None,
+    sweep: Annotated[
+        str | None,
+        option(
+            metavar="SIZE=N,N...",
+            help="With -o: programs of the first operation with one size changed: batch=1,2,4,8 or 4096=1024,2048.",
+        ),
+    ] = None,
+    gemms: Annotated[
+        str | None,
+        option(
+            metavar="hipblaslt|cublas",
+            help="Print the products of matrices as a script of calls of hipblaslt-bench or cublasMatmulBench.",
+        ),
+    ] = None,
     table: TableName = None,
     verify: Annotated[
         bool,
@@ -157,6 +171,8 @@ def replay(
         batch=batch,
         collectives=collectives,
         kernel_sources=tuple(kernel_source or ()),
+        sweep=sweep,
+        gemms=gemms,
         table=None if compare else table,
         et=et,
         arch=arch,

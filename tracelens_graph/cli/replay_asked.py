@@ -34,6 +34,8 @@ class Asked:
     batch: bool
     collectives: bool
     kernel_sources: tuple[Path, ...]
+    sweep: str | None
+    gemms: str | None
     table: str | None
     et: str | None
     arch: str | None
@@ -52,9 +54,13 @@ class Asked:
             raise typer.BadParameter("--by below-roof chooses operations itself: leave out --op and --uid")
         if self.table is not None and self.output is not None:
             raise typer.BadParameter("--table goes without -o")
-        for option in ("--full", "--batch", "--collectives", "--kernel-source"):
+        if self.gemms is not None and (self.output or self.table):
+            raise typer.BadParameter("--gemms prints a script: leave out -o and --table")
+        for option in ("--full", "--batch", "--collectives", "--kernel-source", "--sweep"):
             if option in self.given and self.output is None:
                 raise typer.BadParameter(f"{option} needs -o DIR")
+        if self.sweep is not None and (self.batch or self.collectives):
+            raise typer.BadParameter("--sweep writes programs of one operation: leave out --batch and --collectives")
         if self.collectives and (self.words or self.batch):
             raise typer.BadParameter("--collectives takes all of them: leave out --batch and what chooses operations")
 
@@ -75,7 +81,7 @@ class Asked:
             "--op": self.op is not None, "--uid": self.uid is not None, "--top": self.top is not None,
             "-o": self.output, "--et": self.et, "--arch": self.arch, "--by": self.by_roof,
             "--full": self.full, "--batch": self.batch, "--collectives": self.collectives, "--table": self.table,
-            "--kernel-source": self.kernel_sources,
+            "--kernel-source": self.kernel_sources, "--sweep": self.sweep, "--gemms": self.gemms,
         }  # fmt: skip
         return [option for option, value in values.items() if value]
 

@@ -56,6 +56,12 @@ def _list_or_write(asked: Asked, w: Window, device: Architecture | None) -> None
         _print_table(coverage(charged, every), asked)
         return
     plans, most, files = Plans(_chosen(asked, w, every.signatures, device)), asked.rows, dict[int, str]()
+    if asked.gemms is not None:
+        _print_gemms(plans.first(asked.top or 0), asked.gemms)
+        return
+    if asked.sweep is not None and asked.output is not None:
+        _write_sweep(asked.sweep, asked.output, plans, device)
+        return
     if asked.output is not None:
         files = _write(asked, asked.output, plans, device)
         most = max(files) + 1 if len(files) == most else 0  # those between are said to be left out
@@ -69,7 +75,7 @@ def _list_or_write(asked: Asked, w: Window, device: Architecture | None) -> None
     elif asked.output is None:
         print_screen(asked, w, table, coverage(charged, every))
     else:
-        can_be_verified = not asked.batch and not w.core.framework.compiles_programs
+        can_be_verified = not w.core.framework.compiles_programs
         print_written(asked.output, table, coverage(charged, every), can_be_verified)
 
 
@@ -141,6 +147,39 @@ def _write(asked: Asked, folder: Path, plans: Plans, device: Architecture | None
     distinct = list({one.file: one for one in programs.values()}.values())
     write_folder(folder, distinct, file_name(w.core.info.source), kernel_sources(kernels, asked.kernel_sources))
     return {place: program.file for place, program in programs.items()}
+
+
+def _print_gemms(plans: Plans, benchmark: str) -> None:
+    """Print the script of a benchmark of products.
+
+    Raises:
+        typer.BadParameter: there is no such benchmark.
+    """
+    from tracelens_graph.replay.gemms import BENCHMARKS, gemm_script
+    from tracelens_graph.utils.suggest import hint
+
+    if benchmark not in BENCHMARKS:
+        raise typer.BadParameter(f"--gemms: there is no {benchmark!r}; {hint(benchmark, BENCHMARKS)}")
+    for line in gemm_script(plans, benchmark):
+        print(line)
+
+
+def _write_sweep(text: str, folder: Path, plans: Plans, device: Architecture | None) -> None:
+    """Write programs of the first signature at other sizes.
+
+    Raises:
+        AnalysisError: it is no sweep, or the signature has no such size.
+    """
+    from tracelens_graph.replay.folder import Program, program_name, write_folder
+    from tracelens_graph.replay.planned import Estimates
+    from tracelens_graph.replay.sweep import Sweep, swept
+    from tracelens_graph.utils.texts import file_name
+
+    w = plans.signatures.window
+    found = swept(plans, 0, Sweep.parsed(text), Estimates(w, device))
+    programs = [Program.of(plan, program_name(plan, number)) for number, plan in enumerate(found, 1)]
+    for file in write_folder(folder, programs, file_name(w.core.info.source)):
+        print(f"wrote {shlex.quote(str(file))}")
 
 
 def _write_one(asked: Asked, folder: Path, w: Window) -> None:

@@ -40,8 +40,13 @@ def choose(call: Call) -> Schema:
             return bare[0]
         raise CannotReplay("arguments are not recorded", f"record with record_shapes=True, or {LINK}")
     alike = [one for one in known if len(one.parameters) == len(call)]
+    if not alike and len(call.recorded.values) > len(call):
+        missing = f"{len(call.recorded.values) - len(call)} of its {len(call.recorded.values)} arguments"
+        raise CannotReplay(f"types and sizes of {missing} are not recorded", "record with PyTorch's profiler")
     if not alike:
-        raise CannotReplay(f"no known schema takes {len(call)} arguments", "a newer version of tracelens_graph")
+        raise CannotReplay(
+            f"no known schema takes {len(call)} arguments", "a replayer with its schema, in an extension"
+        )
     if named := _named(call, alike):
         return named
     scored = [(score, one) for one in alike if (score := _score(call, one)) > 0]

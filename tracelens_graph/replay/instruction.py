@@ -5,6 +5,7 @@ What is known of it stands beside its arguments (`hlo.facts`): the program it co
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -94,10 +95,13 @@ class InstructionPlan(HasProgram):
     def json(self) -> dict[str, Any]:
         """What its program computes, in JAX's words."""
         return {
-            "name": self.op, "opcode": self.opcode, "function": _CALLS.get(self.opcode, ""),
+            "op": self.op, "opcode": self.opcode, "function": _CALLS.get(self.opcode, ""),
             "operands": [_array_facts(one) for one in self.operands], "result": _array_facts(self.result),
             "how": dict(self.call) | ({"by": _REDUCTIONS[self.call["by"]]} if self.opcode == "reduce" else {}),
-            "traced_us": self.traced.median_us, "kernels": self.traced.kernels,
+            "traced_us": self.traced.median_us, "kernels": self.traced.kernels, "count": self.traced.calls,
+            "flops": self.work.flops, "signature": {"dims": [one.shape for one in self.operands],
+                                                    "types": [one.dtype for one in self.operands],
+                                                    "values": [self.opcode, json.dumps(dict(self.call))]},
         }  # fmt: skip
 
     @property

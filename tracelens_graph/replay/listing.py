@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -21,6 +22,9 @@ from tracelens_graph.replay.tables import REPLAY_COVERAGE, REPLAY_SIGNATURES
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.arrays import Rows
 
+_CELL = 32_000
+"""Characters of a list in a cell: spreadsheets hold 32,767."""
+
 BY_GRAPH = "(launched by a graph)"
 OUTSIDE = "(launched outside of operations)"
 UNDER_NO_OP: Mapping[str, tuple[str, str]] = {
@@ -30,7 +34,7 @@ UNDER_NO_OP: Mapping[str, tuple[str, str]] = {
     ),
     BY_GRAPH: (
         "a captured graph launched it: operations are recorded while it is captured only",
-        "record a run without graphs, or the capture",
+        "--capture with a trace of the capture, or record a run without graphs",
     ),
     OUTSIDE: ("no operation is recorded around its launch", "record with CPU activities"),
 }
@@ -69,7 +73,7 @@ def listing(plans: Plans, files: Mapping[int, str] | None = None) -> Table:
         "could_be_won_us": found.won_ns / 1e3,
         "percent_of_roof": 100 * (1 - found.won_ns / np.maximum(found.charged_ns, 1)),
         "median_us": found.median_ns / 1e3,
-        "kernels": [[core.names[code] for code in c.name[rows].tolist()] for rows in gpu],
+        "kernels": [_short([core.names[code] for code in c.name[rows].tolist()]) for rows in gpu],
         "kernel": [core.names[c.name[rows[np.argmax(c.dur_ns[rows])]]] if len(rows) else "" for rows in gpu],
         "uid": c.uid[found.rows],
         "plan": [plans[place].state for place in every],
@@ -136,6 +140,12 @@ def coverage(charged: Charged, plans: Plans) -> Table:
     }
     title = charged.window.titled("GPU time that can be replayed, and what keeps the rest from it")
     return REPLAY_COVERAGE.table(columns, title)
+
+
+def _short(names: list[str]) -> list[str]:
+    """Names of kernels, as many as a cell of a spreadsheet holds, and how many more there are."""
+    room = np.cumsum([len(json.dumps(name)) + 2 for name in names]) <= _CELL
+    return names if room.all() else [*names[: int(room.sum())], f"and {int((~room).sum()):,} more"]
 
 
 @dataclass

@@ -38,13 +38,20 @@ COLLECTIVE = "collective"
 TRITON = "Triton kernel"
 AUTOGRAD = "autograd function"
 CUSTOM = "custom op"
+COMPILED = "compiled region"
+PART = "part of a layer of experts"
+ENGINE = "attention behind an engine"
 RANGE = "no op of PyTorch"
 
 _KINDS = (
     (r"^(?:c10d|_c10d_functional|symm_mem)::|^(?:nccl|gloo|mpi|ucc)[:_]|^record_param_comms$",
      COLLECTIVE, "--collectives -o DIR writes a program for torchrun"),
     (r"^triton_", TRITON, "-o writes a program that its source is put into"),
-    (r"Backward\d*$|^CompiledFunction|^torch::autograd::|^autograd::engine", AUTOGRAD, "replay its forward operation"),
+    (r"^Torch-Compiled Region|^CompiledFunction|CompiledFxGraph", COMPILED,
+     "record without torch.compile; its Triton kernels have programs of their own: --op /^triton_/"),
+    (r"^pseudo_op::|^pseudo_mla_|^vllm::moe_forward", PART, "none: weights of experts are no arguments of it"),
+    (r"^vllm::unified_(mla_)?attention", ENGINE, "none: caches and lengths of sequences are no arguments of it"),
+    (r"Backward\d*$|^torch::autograd::|^autograd::engine", AUTOGRAD, "replay its forward operation"),
     (r"^\w+::", CUSTOM, "a replayer of yours in an extension"),
 )  # fmt: skip
 """Names of operations without a schema, why they cannot be replayed, and what would help."""

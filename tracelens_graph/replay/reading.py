@@ -72,7 +72,7 @@ class _Reader:
         if shape is None:
             raise CannotReplay("sizes of a tensor cannot be read")
         if not dtype:
-            raise CannotReplay(f"element type {self.written[:40]!r} is not known", "a newer version of tracelens_graph")
+            raise CannotReplay(f"element type {self.written[:40]!r} is not one of PyTorch's")
         found = TensorValue(shape, dtype)
         if steps is not None and len(steps) == len(shape):
             found = TensorValue(shape, dtype, steps)

@@ -19,6 +19,7 @@ from tracelens_graph.analyses.ranks.collective_tables import collectives_table
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.held import Entry
 from tracelens_graph.analyses.ranks.job import Job
+from tracelens_graph.analyses.ranks.link_delays import LinkDelays
 from tracelens_graph.analyses.ranks.links import Links
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.rank_collectives import GpuTime, RankCollectives, Step
@@ -79,7 +80,7 @@ def test_an_all_reduce_by_hand() -> None:
 
 def test_ranks_by_hand() -> None:
     figures = Figures(MatchedCollectives(two_ranks()))
-    first, second = balance_table(figures, Links(figures)).records()
+    first, second = balance_table(figures, LinkDelays(Links(figures))).records()
     assert (first["wait_ms"], first["transfer_ms"], first["end_skew_ms"]) == (0.03, 0.1, 0.0)
     assert (first["exposed_ms"], first["exposed_wait_ms"], first["times_last"]) == (0.11, 0.01, 0)
     assert (second["wait_ms"], second["times_last"], second["held_up_ms"], second["percent_last"]) == (

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.ranks.names import Names
 from tracelens_graph.analyses.ranks.sizes import Messages, bus_factors, gb_per_s
 from tracelens_graph.graph.arrays import lower_medians, positions_by
 from tracelens_graph.graph.collective_kinds import kind_of
@@ -94,6 +95,11 @@ class Figures:
     def groups(self) -> ProcessGroups:
         """The process group of each collective."""
         return ProcessGroups.of(self.matched)
+
+    @cached_property
+    def names(self) -> Names:
+        """What ranks, hosts, switches and links are called."""
+        return Names(self.matched, self.groups.name)
 
     @cached_property
     def columns(self) -> Mapping[str, Sequence[Any]]:

@@ -11,6 +11,7 @@ from tracelens_graph.analyses.critical_path.critical_path import causes_of
 from tracelens_graph.analyses.critical_path.what_if import WhatIf, what_if
 from tracelens_graph.analyses.ranks.collective_tables import collectives_table, kinds_table, unmatched_collectives
 from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.link_delays import LinkDelays
 from tracelens_graph.analyses.ranks.link_tables import (
     incomparable_links,
     rank_links,
@@ -21,6 +22,7 @@ from tracelens_graph.analyses.ranks.links import Links
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
 from tracelens_graph.analyses.ranks.rank_tables import balance_table, rank_steps, times_table
+from tracelens_graph.analyses.ranks.slow_links import SlowLinks, slow_links
 from tracelens_graph.analyses.stragglers.culprits import culprits_table
 from tracelens_graph.analyses.stragglers.late_causes import late_arrivals, late_ranks
 from tracelens_graph.analyses.stragglers.lateness import Lateness, lateness
@@ -82,22 +84,27 @@ class Job:
 
     @cached_property
     def links(self) -> Links:
-        """How fast process groups and pairs of ranks are, and what slow ones delay."""
+        """How fast process groups and pairs of ranks are."""
         return Links(self.figures)
 
-    @property
-    def slow_links(self) -> list[str]:
-        """The slow links in words, the most expensive first."""
-        return slow_link_lines(self.figures, self.links)
+    @cached_property
+    def slow_links(self) -> list[SlowLinks]:
+        """The slow links by what they have in common, the most expensive first."""
+        return slow_links(self.links)
+
+    @cached_property
+    def delays(self) -> LinkDelays:
+        """What slow links delay."""
+        return LinkDelays(self.links)
 
     @property
     def link_lines(self) -> list[str]:
         """The slow links; of none why links could not be compared, where communication is most of a step."""
         if self.slow_links:
-            return self.slow_links
+            return slow_link_lines(self.slow_links)
         percent = dict(zip(*(self.table("rank_times")[name] for name in ("time", "percent")), strict=True))
         moves = (percent.get("exposed") or 0) - (percent.get("exposed_waiting") or 0)
-        line = incomparable_links(self.links) if moves >= MOST_OF_A_STEP_PERCENT else ""
+        line = incomparable_links(self.figures, self.links) if moves >= MOST_OF_A_STEP_PERCENT else ""
         return [line] if line else []
 
     @cached_property
@@ -109,7 +116,7 @@ class Job:
             evidence = self.matched.comparable
             is_all = evidence is self.matched
             arrivals = (self.table("late_arrivals") if is_all else self._late_arrivals(self._whole, evidence)).records()
-        return lateness(self.figures, arrivals, self.links, self.slowdown if self.is_replayed else None)
+        return lateness(self.figures, arrivals, self.delays, self.slowdown if self.is_replayed else None)
 
     @cached_property
     def _causes(self) -> Causes | None:
@@ -204,16 +211,16 @@ class Job:
                         ["no GPU work of all ranks, nothing that they share, or clocks that cannot be compared"],
                     )
                     if self.slowdown is None
-                    else with_slow_links(self.slowdown.table(self._known), self.matched, self.links)
+                    else with_slow_links(self.slowdown.table(self._known), self.matched, self.slow_links)
                 ),
             }
         return {
             "rank_times": lambda: times_table(self.figures),
-            "rank_balance": lambda: balance_table(self.figures, self.links),
+            "rank_balance": lambda: balance_table(self.figures, self.delays),
             "collective_kinds": lambda: kinds_table(self.figures),
             "rank_collectives": lambda: collectives_table(self.figures),
             "rank_links": lambda: rank_links(self.figures, self.links),
-            "rank_steps": lambda: rank_steps(self.figures, self.links),
+            "rank_steps": lambda: rank_steps(self.figures, self.delays),
             "unmatched_collectives": lambda: unmatched_collectives(self.figures),
             **why,
         }

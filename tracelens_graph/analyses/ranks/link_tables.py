@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,8 +12,9 @@ from tracelens_graph.analyses.diagnosis.finding import shown_ms
 from tracelens_graph.analyses.ranks import COLUMNS as OF_RANKS
 from tracelens_graph.analyses.ranks.collective_tables import number_of_ranks, shown_bytes
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.links import LATENCY_BYTES, Link, Links, SlowLinks
+from tracelens_graph.analyses.ranks.links import LATENCY_BYTES, Link, Links
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.ranks.slow_links import SlowLinks
 from tracelens_graph.analyses.stragglers.reasons import LINK
 from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema
@@ -91,17 +92,17 @@ MOST_LINES = 3
 
 def rank_links(figures: Figures, links: Links) -> Table:
     """Links of a job, slow ones and those that cost most first; see `RANK_LINKS`."""
-    m = figures.matched
+    m, names = figures.matched, figures.names
     rows = []
     for one in links.all:
-        ends = links.numbers(one.places) if one.is_pair else (None, None)
-        rows.append(_row("pair" if one.is_pair else "group", links.short_name(one), [one], *ends))
-    for level, plural, of in (("host", "hosts", m.hosts), ("switch", "switches", links.switches)):
+        ends = names.numbers(one.places) if one.is_pair else (None, None)
+        rows.append(_row("pair" if one.is_pair else "group", names.short_link(one.places, one.is_pair), [one], *ends))
+    for level, plural, of in (("host", "hosts", names.hosts), ("switch", "switches", names.switches)):
         alike: dict[tuple[Hashable, ...], list[Link]] = {}
         for one in links.all:
             named = {number for place in one.places if (number := of[place]) is not None}
             if named and len(set(of)) > 1:
-                key = (links.joined(level, named, short=True), *one.alike, one.hosts)
+                key = (names.places(level, named, short=True), *one.alike, one.hosts)
                 alike.setdefault(key, []).append(one)
         rows += [_row(plural, str(key[0]), some) for key, some in alike.items()]
     rows.sort(key=lambda row: (row["verdict"] != "slow", -row["excess_ms"], row["level"], row["link"], row["kind"]))
@@ -151,25 +152,30 @@ def _row(
     }
 
 
-def slow_link_lines(figures: Figures, links: Links) -> list[str]:
+def slow_link_lines(slow: Sequence[SlowLinks]) -> list[str]:
     """The slow links in words, the most expensive first; empty where none is proven slow."""
-    lines = [_line(figures, one) for one in links.slow[:MOST_LINES]]
-    if more := len(links.slow) - len(lines):
+    lines = [_line(one) for one in slow[:MOST_LINES]]
+    if more := len(slow) - len(lines):
         lines.append(f"and {more:,} more slow link{'s' * (more > 1)} (--table rank_links)")
     return lines
 
 
-def incomparable_links(links: Links) -> str:
+def incomparable_links(figures: Figures, links: Links) -> str:
     """Why links could not be compared that have at least half of the communication; empty where they could."""
     ns: dict[Link, float] = {one: one.ns * len(one.collectives) for one in links.all}
     half = sum(ns.values()) / 2
     alone = [one for one in ns if not one.others]
     where = "; --table rank_links has the bandwidths"
     if alone and sum(ns[one] for one in alone) >= half:
-        name = links.name_of(max(alone, key=lambda one: ns[one])).removeprefix("group of ")
+        most = max(alone, key=lambda one: ns[one])
+        name = figures.names.link(most.places, most.is_pair).removeprefix("group of ")
         return f"links could not be compared: no group but {name} has such collectives{where}"
     crossing = [one for one in ns if (one.hosts or 0) > 1]
-    if crossing and len({links.hosts_of(one) for one in crossing}) == 1 and sum(ns[one] for one in crossing) >= half:
+    if (
+        crossing
+        and len({frozenset(figures.names.hosts[at] for at in one.places) for one in crossing}) == 1
+        and sum(ns[one] for one in crossing) >= half
+    ):
         return f"links between hosts could not be compared: all groups cross the same hosts{where}"
     return ""
 
@@ -179,12 +185,12 @@ def _joined(level: str) -> str:
     return way.get(level.split()[0], "of")
 
 
-def with_slow_links(table: Table, m: MatchedCollectives, links: Links) -> Table:
+def with_slow_links(table: Table, m: MatchedCollectives, slow: Sequence[SlowLinks]) -> Table:
     """The table `slowdown` with the slow links in which workers with slow transfers take part: all wait for one."""
     place = {rank.name: at for at, rank in enumerate(m.ranks)}
     of_place: dict[int, str] = {}
-    for slow in reversed(links.slow):
-        of_place |= {at: _called(slow) for link in slow.links for at in link.places}
+    for one in reversed(slow):
+        of_place |= {at: _called(one) for link in one.links for at in link.places}
     what = [
         f"{of_place[place[name]]}; {text}" if reason == LINK and place.get(name) in of_place else text
         for name, reason, text in zip(table["name"], table["reason"], table["what"], strict=True)
@@ -194,13 +200,13 @@ def with_slow_links(table: Table, m: MatchedCollectives, links: Links) -> Table:
 
 def _called(slow: SlowLinks) -> str:
     places = {one.places for one in slow.links}
-    if slow.level in ("pair", "group", "ranks"):
+    if slow.cause.level in ("pair", "group", "ranks"):
         return f"slow link: {slow.name}"
     share = f"all {slow.of:,}" if len(places) == slow.of else f"{len(places):,} of {slow.of:,}"
-    return f"slow links: {share} {_joined(slow.level)} {slow.name}"
+    return f"slow links: {share} {_joined(slow.cause.level)} {slow.name}"
 
 
-def _line(figures: Figures, slow: SlowLinks) -> str:
+def _line(slow: SlowLinks) -> str:
     worst = slow.links[0]
     number = sum(len(one.collectives) for one in slow.links)
     rates = f"{worst.ns / 1e3:,.4g} against {worst.typical_ns / 1e3:,.4g} us"

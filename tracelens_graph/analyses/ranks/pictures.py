@@ -204,7 +204,11 @@ class BandwidthPoints:
             about: dict[str, Any] = {"link": None, "times_slower": None, "is_slow": False}
             if link is not None:
                 factor = link.factor if link.others else None
-                about = {"link": job.links.name_of(link), "times_slower": factor, "is_slow": link.is_slow}
+                about = {
+                    "link": job.figures.names.link(link.places, link.is_pair),
+                    "times_slower": factor,
+                    "is_slow": link.is_slow,
+                }
             kinds[row["kind"]].append(row | about)
         peaks = sorted({row["peak_gb_s"] for row in known if _positive(row["peak_gb_s"])}, reverse=True)
         device = job.figures.architecture
@@ -342,7 +346,7 @@ class StepLanes:
         order = np.lexsort((m.trace[single], number))
         numbers, count = np.unique(number[number >= 0], return_counts=True)
         joined = numbers[count > 1].tolist()
-        _, later = job.links.held_up_ns
+        _, later = job.delays.held_up_ns
         late = {at: int(later[at]) for at in joined if later[at] > LEAST_SHARE * (end - begin)}
         return cls(step, begin, end, lanes, single[order], joined, late, notes)
 
@@ -368,7 +372,7 @@ def _stretch(m: MatchedCollectives) -> tuple[int | None, int, int]:
 def _late_by(job: Job, there: np.ndarray) -> np.ndarray:
     """For each rank how much later than the others it comes to the collectives of some parts, where it is the last."""
     m = job.matched
-    last, later = job.links.held_up_ns
+    last, later = job.delays.held_up_ns
     at = np.unique(m.number[there][m.number[there] >= 0])
     at = at[last[at] >= 0]
     return np.bincount(last[at], weights=later[at], minlength=len(m.ranks))

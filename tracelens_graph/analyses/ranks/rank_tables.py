@@ -9,6 +9,7 @@ import numpy as np
 from tracelens_graph.analyses.ranks import COLUMNS as OF_RANKS
 from tracelens_graph.analyses.ranks.collective_tables import answered, notes_of, number_of_ranks, of_kind
 from tracelens_graph.analyses.ranks.figures import DELAYS_ADD_UP, HELD_UP, Figures
+from tracelens_graph.analyses.ranks.link_delays import LinkDelays
 from tracelens_graph.analyses.ranks.links import Links
 from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
 from tracelens_graph.graph.arrays import positions_by
@@ -240,10 +241,12 @@ def rank_balance(traces: TraceSet, run: str | None = None, kind: str | None = No
     Raises:
         AnalysisError: there is no such run.
     """
-    return answered(traces, run, "Ranks", lambda figures: balance_table(figures, Links(figures), kind, late_first))
+    return answered(
+        traces, run, "Ranks", lambda figures: balance_table(figures, LinkDelays(Links(figures)), kind, late_first)
+    )
 
 
-def balance_table(figures: Figures, links: Links, kind: str | None = None, late_first: bool = False) -> Table:
+def balance_table(figures: Figures, delays: LinkDelays, kind: str | None = None, late_first: bool = False) -> Table:
     """`rank_balance` of collectives whose figures are known, by default in the order of the ranks."""
     m, chosen = figures.matched, of_kind(figures, kind)
     rows = []
@@ -259,7 +262,7 @@ def balance_table(figures: Figures, links: Links, kind: str | None = None, late_
             continue
         parts = np.concatenate((own, unmatched))
         computing = rank.gpu.computing
-        of_rank = _of_parts(figures, links, trace, own)
+        of_rank = _of_parts(figures, delays, trace, own)
         rows.append({
             **of_rank,
             "host": m.hosts[trace],
@@ -279,7 +282,7 @@ def balance_table(figures: Figures, links: Links, kind: str | None = None, late_
     return RANK_BALANCE.of_records(rows, f"{number_of_ranks(figures)}, over {m.part}", notes)
 
 
-def rank_steps(figures: Figures, links: Links) -> Table:
+def rank_steps(figures: Figures, delays: LinkDelays) -> Table:
     """One row per rank and step; see `RANK_STEPS`."""
     m = figures.matched
     rows = []
@@ -288,19 +291,19 @@ def rank_steps(figures: Figures, links: Links) -> Table:
         own = own[m.number[own] >= 0]
         place = dict(positions_by(np.array(rank.step_of, np.int64)[m.node[own]]))
         for at, step in enumerate(rank.steps):
-            known = _of_parts(figures, links, trace, own[place.get(at, own[:0])])
+            known = _of_parts(figures, delays, trace, own[place.get(at, own[:0])])
             known |= {"step": step.number, "device_step_ms": (step.end_ns - step.start_ns) / 1e6}
             rows.append({name: known[name] for name in RANK_STEPS})
     notes = [HELD_UP] if rows else ["the traces have no steps (ProfilerStep#n)"]
     return RANK_STEPS.of_records(rows, "Waiting by rank and step", notes)
 
 
-def _of_parts(figures: Figures, links: Links, trace: int, parts: Codes) -> dict[str, Any]:
+def _of_parts(figures: Figures, delays: LinkDelays, trace: int, parts: Codes) -> dict[str, Any]:
     """What some matched parts of a rank come to, by name."""
     m, rank = figures.matched, figures.matched.ranks[trace]
     at = m.number[parts]
     last, _ = figures.held_up_ns
-    holds, later = links.held_up_ns
+    holds, later = delays.held_up_ns
     wait, transfer, end_skew = (int(ns[parts].sum()) for ns in (m.wait_ns, m.transfer_ns, m.end_skew_ns))
     return {
         "trace": rank.name,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
-from tracelens_graph.analyses.stragglers.names import called, teams
+from tracelens_graph.analyses.stragglers.names import called, teams, when
 from tracelens_graph.analyses.stragglers.reasons import GPU_REASONS, LINK, OF_STATE, SLOW_HOST, in_words
 from tracelens_graph.analyses.stragglers.slowdown import Slowdown
 from tracelens_graph.graph.trace_set import rank_number
@@ -78,6 +78,7 @@ class Culprit:
         percent: its share of the mean span of the ranks.
         step_ns: the same per step in which they are late.
         cost_ns: what the recording takes longer for them alone, by a replay; None without one.
+        also: further reasons of the same ranks in words, that with more lateness first.
     """
 
     places: tuple[int, ...]
@@ -91,6 +92,12 @@ class Culprit:
     percent: float
     step_ns: int
     cost_ns: int | None = None
+    also: tuple[str, ...] = ()
+
+    @property
+    def why(self) -> str:
+        """The reasons in words."""
+        return "; also ".join((in_words(self.reason, self.what), *self.also))
 
     @property
     def text(self) -> str:
@@ -101,7 +108,7 @@ class Culprit:
         in_all = f"{shown_ms(ns)} ({ns / max(self.late_ns, 1) * self.percent:.1f} % of the recording)"
         is_once = not self.steps or self.step_ns == self.late_ns
         by = in_all if is_once else f"{shown_ms(a_step)} a step, {in_all} in all"
-        return f"{self.who}{self.when}, by {by}: {in_words(self.reason, self.what)}"
+        return f"{self.who}{self.when}, by {by}: {self.why}"
 
 
 def culprits_table(culprits: Sequence[Culprit], m: MatchedCollectives, notes: Sequence[str]) -> Table:
@@ -110,10 +117,33 @@ def culprits_table(culprits: Sequence[Culprit], m: MatchedCollectives, notes: Se
         {"who": one.who, "ranks": json.dumps([rank_number(m.ranks, place) for place in one.places]),
          "in_turn": one.moves, "steps": json.dumps(list(one.steps)), "reason": one.reason, "late_ms": one.late_ns / 1e6,
          "step_ms": one.step_ns / 1e6, "cost_ms": None if one.cost_ns is None else one.cost_ns / 1e6,
-         "percent": one.percent, "what": one.what}
+         "percent": one.percent, "what": "; also ".join((one.what, *one.also))}
         for one in culprits
     ]  # fmt: skip
     return CULPRITS.of_records(records, "Culprits", notes)
+
+
+def joined(found: Sequence[Culprit], steps: Sequence[int]) -> list[Culprit]:
+    """One culprit for all that the same ranks come late for, the most expensive first.
+
+    Args:
+        found: culprits by their causes.
+        steps: the numbers of all steps.
+    """
+    of_ranks: dict[tuple[tuple[int, ...], bool], Culprit] = {}
+    for one in sorted(found, key=lambda one: -one.late_ns):
+        key = one.places, one.moves
+        if key not in of_ranks:
+            of_ranks[key] = one
+            continue
+        first = of_ranks[key]
+        struck = tuple(sorted({*first.steps, *one.steps}))
+        late = first.late_ns + one.late_ns
+        of_ranks[key] = replace(
+            first, steps=struck, when=when(struck, steps), late_ns=late, percent=first.percent + one.percent,
+            step_ns=round(late / max(len(struck), 1)), also=(*first.also, in_words(one.reason, one.what)),
+        )  # fmt: skip
+    return sorted(of_ranks.values(), key=lambda one: -one.late_ns)
 
 
 def proven(found: Sequence[Culprit], even: Slowdown, figures: Figures) -> list[Culprit]:
@@ -126,12 +156,12 @@ def proven(found: Sequence[Culprit], even: Slowdown, figures: Figures) -> list[C
         even: the job against its ideal, where all ranks have even work.
         figures: what each collective cost.
     """
-    m, shared = figures.matched, teams(figures)
+    names, shared = figures.names, teams(figures)
     kept: list[Culprit] = []
     for one in found:
         if places := _costly(one, even):
             moves = one.moves and len(places) > 1
-            who = one.who if places == one.places else called(m, places, moves, shared)
+            who = one.who if places == one.places else called(names, places, moves, shared)
             what = one.what
             if one.reason in (*GPU_REASONS, SLOW_HOST):  # what all work shares shows over the whole recording only
                 reason, of_all = even.why(max(places, key=lambda place: even.workers[place]))
@@ -148,17 +178,17 @@ def proven(found: Sequence[Culprit], even: Slowdown, figures: Figures) -> list[C
             more[reason, "" if reason in GPU_REASONS else what.partition(",")[0]].append(place)
     steps = tuple(sorted({step for step in figures.step if step is not None}))
     for (reason, _), slow in more.items():
-        like = next((at for at, one in enumerate(kept) if one.reason == reason in GPU_REASONS and not one.moves), None)
+        like = next((at for at, one in enumerate(kept) if one.reason == reason in GPU_REASONS), None)
         if like is not None:
             places = tuple(sorted({*kept[like].places, *slow}))
-            who = called(m, places, False, shared)
-            kept[like] = replace(kept[like], places=places, who=who, cost_ns=even.cost_ns(places))
+            who = called(names, places, False, shared)
+            kept[like] = replace(kept[like], places=places, who=who, moves=False, cost_ns=even.cost_ns(places))
             continue
         cost = even.cost_ns(slow)
         worst = max(slow, key=lambda place: even.workers[place])
         kept.append(
             Culprit(
-                tuple(slow), called(m, slow, False, shared), steps, "", False, reason, even.why(worst)[1], cost,
+                tuple(slow), called(names, slow, False, shared), steps, "", False, reason, even.why(worst)[1], cost,
                 percent(cost, even.length_ns * even.work.steps), round(cost / max(len(steps), 1)), cost,
             )
         )  # fmt: skip

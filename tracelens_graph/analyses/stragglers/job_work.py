@@ -55,6 +55,9 @@ COMPUTATION, HOST = "computation", "host"
 HELD_UP = 0.01
 """Ranks hold up the others if these end sooner without them by this share of the recording."""
 
+_MOST_NAMES = 3
+"""Kernels with most of an excess, whose inputs are looked at."""
+
 MORE_OFTEN = 1.05
 """What runs more often than this many times as often as on the median rank is more work."""
 
@@ -166,12 +169,14 @@ def explained(causes: Causes, ns: tuple[Ns, Ns], edge: Rows, worker: int, kind: 
     row = causes.row[causes.after[edge]]
     codes, place = np.unique(core.columns.name[row], return_inverse=True)
     sums = np.bincount(place, excess[edge])
-    at = np.flatnonzero(place == int(sums.argmax()))
-    longest = int(row[at[np.argmax(excess[edge[at]])]])
-    what = brief(core.names[codes[int(sums.argmax())]]) + around(core, longest)
+    most = np.argsort(-sums, kind="stable")[:_MOST_NAMES].tolist()
+    rows = [int(row[at[np.argmax(excess[edge[at]])]]) for at in (np.flatnonzero(place == one) for one in most)]
+    words = [_of_computation(causes, worker, one) if kind == COMPUTATION else LINK for one in rows]
+    # Kernels with other inputs show that those without recorded inputs have others, too.
+    first = words.index(LARGER) if LARGER in words and words[0] == SLOWER else 0
+    word, what = words[first], brief(core.names[codes[most[first]]]) + around(core, rows[first])
     if kind != COMPUTATION:
         return LINK, f"{kind}: {what}"
-    word = _of_computation(causes, worker, longest)
     if word == SLOWER:
         name = core.columns.name[causes.row[causes.after[every]]]
         if excess[every].sum() < most_by_chance(ns[0][every], ns[1][every], name):

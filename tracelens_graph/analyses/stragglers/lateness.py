@@ -16,10 +16,10 @@ import numpy as np
 
 from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
 from tracelens_graph.analyses.ranks.figures import NOISE, Figures, held_up_by, later_by
-from tracelens_graph.analyses.ranks.links import Links
+from tracelens_graph.analyses.ranks.link_delays import LinkDelays
 from tracelens_graph.analyses.ranks.matched_collectives import ALONE, MatchedCollectives
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
-from tracelens_graph.analyses.stragglers.culprits import Culprit, proven
+from tracelens_graph.analyses.stragglers.culprits import Culprit, joined, proven
 from tracelens_graph.analyses.stragglers.names import called, teams, when
 from tracelens_graph.analyses.stragglers.reasons import (
     EARLIER,
@@ -86,7 +86,7 @@ class _Late:
 def lateness(
     figures: Figures,
     arrivals: Sequence[Mapping[str, Any]] | None = None,
-    links: Links | None = None,
+    delays: LinkDelays | None = None,
     even: Slowdown | None = None,
 ) -> Lateness | None:
     """Who makes the others wait.
@@ -97,7 +97,7 @@ def lateness(
         figures: what each collective cost.
         arrivals: rows of `late_arrivals` of these collectives, as far as clocks can be compared; None where no reasons
             are known. Then the ranks that came last with most delay are late, unless most ranks do.
-        links: the links of the job: what a slow one delays is no fault of a rank.
+        delays: what slow links delay, which is no fault of a rank.
         even: the job against its ideal, where a replay is to show what each culprit costs.
 
     Returns:
@@ -122,14 +122,15 @@ def lateness(
         arrivals = None if arrivals is None else [row for row in arrivals if row["reason"] in _OF_ITSELF]
         if not len(m):
             return Lateness((), None, (f"no rank is proven late: {apart}", *files))
-    delay_ns = np.zeros(len(m.parts), np.int64) if links is None else links.delay_ns
-    held_up = held_up_by(m, later_by(m, m.start_ns - delay_ns)) if links is None or unknown else links.held_up_ns
-    least = figures.chance_ns * (UNPROVEN if even is None else 1)
+    delay_ns = np.zeros(len(m.parts), np.int64) if delays is None else delays.delay_ns
+    held_up = held_up_by(m, later_by(m, m.start_ns - delay_ns)) if delays is None or unknown else delays.held_up_ns
+    always = _nearly_always_last(m, held_up) if len(m.ranks) > 2 else -1
+    least = figures.chance_ns * np.where(np.arange(len(m.ranks))[:, None] == always, 1, UNPROVEN if even is None else 1)
     found = _without_reasons(figures, held_up) if arrivals is None else _with_reasons(m, arrivals, delay_ns, least)
     grouped = list(_grouped(figures, found))
     if even is not None and even.work.is_covered:
         grouped = proven(grouped, even, figures)
-    culprits = tuple(sorted(grouped, key=lambda one: -one.late_ns))
+    culprits = tuple(joined(grouped, _steps(figures)))
     notes = [*missing, *files, *_before(figures, arrivals or ())]
     if not culprits:
         return Lateness((), None, (_nobody(figures, held_up), *notes))
@@ -140,7 +141,9 @@ def lateness(
 # --- what counts -----------------------------------------------------------------------------------------------------
 
 
-def _with_reasons(m: MatchedCollectives, arrivals: Iterable[Mapping[str, Any]], delay_ns: Ns, least: Ns) -> list[_Late]:
+def _with_reasons(
+    m: MatchedCollectives, arrivals: Iterable[Mapping[str, Any]], delay_ns: Ns, least: np.ndarray
+) -> list[_Late]:
     """New lateness by rank, step and reason: more than chance, each delay once, of a rank's main reasons."""
     place = {one.name: at for at, one in enumerate(m.ranks)}
     of_part = zip(m.number.tolist(), m.trace.tolist(), delay_ns.tolist(), strict=True)
@@ -152,28 +155,41 @@ def _with_reasons(m: MatchedCollectives, arrivals: Iterable[Mapping[str, Any]], 
         new_us = min(row["new_us"], late_us)
         # The ends of a transfer run different programs, so that one comes later shows by itself no fault.
         is_unproven = row["reason"] == UNKNOWN and row["kind"] in POINT_TO_POINT
-        if row["reason"] in _NO_FAULT or is_unproven or new_us * 1e3 < least[row["collective"]]:
+        if row["reason"] in _NO_FAULT or is_unproven or new_us * 1e3 < least[rank, row["collective"]]:
             continue
         # What was late to a collective within the stretch is in the stretch again.
         since = -1 if row["since"] is None else row["since"]
         within = [one for one in of_step[rank, row["step"]] if one["collective"] > since]
         counted = sum(one["new_us"] for one in within)
         of_step[rank, row["step"]].append({**row, "new_us": max(new_us - counted, 0.0)})
-    sums: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
     of_rank: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for (rank, _), rows in of_step.items():
+        for row in rows:
+            of_rank[rank][row["reason"]] += row["new_us"]
+    sums: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
     for (rank, step), rows in of_step.items():
         for row in rows:
-            sums[rank, step, row["reason"]].append(row)
-            of_rank[rank][row["reason"]] += row["new_us"]
+            sums[rank, step, _as_one(row["reason"], of_rank[rank])].append(row)
     main = {rank: _main(reasons) for rank, reasons in of_rank.items()}
     return [
-        _Late(rank, step, reason, max(rows, key=_weight)["what"], round(sum(row["new_us"] for row in rows) * 1e3))
+        _Late(
+            rank, step, reason, max(rows, key=lambda row: (row["reason"] == reason, *_weight(row)))["what"],
+            round(sum(row["new_us"] for row in rows) * 1e3),
+        )
         for (rank, step, reason), rows in sums.items() if reason in main[rank]
     ]  # fmt: skip
 
 
-def _main(reasons: Mapping[str, float]) -> set[str]:
+def _as_one(reason: str, of_rank: Mapping[str, float]) -> str:
+    """The reason, or of the GPU's that of a rank with most lateness: what its kernels do is one reason."""
+    return max(GPU_REASONS, key=lambda one: of_rank.get(one, 0.0)) if reason in GPU_REASONS else reason
+
+
+def _main(of_rank: Mapping[str, float]) -> set[str]:
     """The reasons of a rank: those that are not small beside the largest; unknown ones where none is larger."""
+    reasons: dict[str, float] = defaultdict(float)
+    for reason, us in of_rank.items():
+        reasons[_as_one(reason, of_rank)] += us
     most = max(reasons, key=lambda reason: reasons[reason])
     least = 3 * SMALL_PERCENT / 100 * reasons[most]
     return {reason for reason, us in reasons.items() if us >= least and reason in (most, *_KNOWN)}
@@ -227,7 +243,7 @@ def _by_cause(found: Sequence[_Late]) -> Mapping[tuple[str, str], list[_Late]]:
 def _grouped(figures: Figures, found: Sequence[_Late]) -> Iterable[Culprit]:
     """Culprits: late ranks with one cause."""
     span = figures.mean_span_ns
-    steps = sorted({step for step in figures.step if step is not None})
+    steps = _steps(figures)
     shared = teams(figures) if found else []
     for (reason, what), lates in _by_cause(found).items():
         late = _more_than_usual(lates, len(figures.matched.ranks)) if reason in GPU_REASONS else lates
@@ -252,9 +268,14 @@ def _grouped(figures: Figures, found: Sequence[_Late]) -> Iterable[Culprit]:
         moves = len(of_step) > 1 and len(places) > 1 and 2 * sum(together) <= len(places) * len(together)
         worst = max((one for one in late if one.what.startswith(what)), key=lambda one: (bool(one.what), one.ns))
         yield Culprit(
-            tuple(places), called(figures.matched, places, moves, shared), tuple(struck), when(struck, steps), moves,
+            tuple(places), called(figures.names, places, moves, shared), tuple(struck), when(struck, steps), moves,
             reason, worst.what, cost, percent(cost, span), round(cost / max(len(struck), 1)),
         )  # fmt: skip
+
+
+def _steps(figures: Figures) -> list[int]:
+    """The numbers of the steps, ascending."""
+    return sorted({step for step in figures.step if step is not None})
 
 
 def _more_than_usual(late: Sequence[_Late], ranks: int) -> list[_Late]:
@@ -269,26 +290,32 @@ def _more_than_usual(late: Sequence[_Late], ranks: int) -> list[_Late]:
 # --- nobody -----------------------------------------------------------------------------------------------------------
 
 
+def _nearly_always_last(m: MatchedCollectives, by: tuple[np.ndarray, Ns]) -> int:
+    """Place of a rank that is last to nearly all of its collectives, as none of many is by chance; -1 for none."""
+    last = by[0]
+    times = np.bincount(last[last >= 0], minlength=len(m.ranks))
+    took_part = np.bincount(m.trace[m.order], minlength=len(m.ranks))
+    worst = int(np.argmax(times))
+    is_so = took_part[worst] >= LEAST_COLLECTIVES and times[worst] >= NEARLY_ALWAYS_PERCENT / 100 * took_part[worst]
+    return worst if is_so else -1
+
+
 def _nobody(figures: Figures, by: tuple[np.ndarray, Ns]) -> str:
     """Why no rank is late; of one that comes last nearly always, what that costs."""
     m = figures.matched
     last, later = by
-    ranks = len(m.ranks)
-    held_up = sum_by_group(last[last >= 0], later[last >= 0], ranks)
+    held_up = sum_by_group(last[last >= 0], later[last >= 0], len(m.ranks))
     share = percent(int(held_up.max()), figures.mean_span_ns)
-    times = np.bincount(last[last >= 0], minlength=ranks)
-    took_part = np.bincount(m.trace[m.order], minlength=ranks)
-    worst = int(np.argmax(times))
-    if took_part[worst] >= LEAST_COLLECTIVES and times[worst] >= NEARLY_ALWAYS_PERCENT / 100 * took_part[worst]:
-        usual = float(np.median(later[last == worst]))
+    at_most = f"at most {share:.1f} %" if share >= 0.05 else "less than 0.1 %"
+    if (worst := _nearly_always_last(m, by)) >= 0:
+        own = later[last == worst]
         return (
-            f"{rank_titles(m.ranks)[worst]} is last to {times[worst]:,} of {took_part[worst]:,} collectives, by "
-            f"{shown_ms(usual)} (median): that costs at most {share:.1f} % of the GPU span"
+            f"{rank_titles(m.ranks)[worst]} is last to {len(own):,} of {int((m.trace[m.order] == worst).sum()):,} "
+            f"collectives, by {shown_ms(float(np.median(own)))} (median): that costs {at_most} of the recording"
         )
     if share < LEAST_PERCENT:
-        return f"no rank is late: the delays by each add up to at most {share:.1f} % of the GPU span"
-    most = shown_ms(int(held_up.max()))
-    return f"no rank is late more than others, or only because it waited for others: by at most {most} in all"
+        return f"no rank is late: the delays that any one of them causes add up to {at_most} of the recording"
+    return "no rank is late for a reason of its own: who comes last waited for others before, or is last by chance"
 
 
 def odd_files(figures: Figures) -> list[str]:

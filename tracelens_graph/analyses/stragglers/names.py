@@ -8,35 +8,23 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.ranks.names import Names
 from tracelens_graph.analyses.stragglers.rank_work import pipelines
-from tracelens_graph.graph.trace_set import rank_titles
 from tracelens_graph.utils.texts import ranges
 
 MOST_STEPS = 5
 """Steps that are named by their numbers."""
 
 
-def called(
-    m: MatchedCollectives, places: Sequence[int], moves: bool, shared: Iterable[tuple[str, frozenset[int]]]
-) -> str:
+def called(names: Names, places: Sequence[int], moves: bool, shared: Iterable[tuple[str, frozenset[int]]]) -> str:
     """What some ranks are called: by their numbers, and by hosts, stages and groups that are these ranks."""
-    names = _numbers(m, places)
+    ranks = names.ranks(places)
     if moves:
-        return f"{names} in turn"
+        return f"{ranks} in turn"
     if len(places) == 1:
-        return names
+        return ranks
     same = [name for name, members in shared if members == frozenset(places)]
-    return f"{' and '.join(same)} ({names})" if same else names
-
-
-def _numbers(m: MatchedCollectives, places: Sequence[int]) -> str:
-    """Numbers of ranks in words: rank 3, ranks 4-7 and 9."""
-    titles = rank_titles(m.ranks)
-    numbers = [m.ranks[place].rank for place in places]
-    if any(titles[place] != f"rank {number}" for place, number in zip(places, numbers, strict=True)):
-        return ", ".join(titles[place] for place in places)
-    return f"rank{'s' * (len(places) > 1)} {ranges((number for number in numbers if number is not None), ' and ')}"
+    return f"{' and '.join(same)} ({ranks})" if same else ranks
 
 
 def teams(figures: Figures) -> list[tuple[str, frozenset[int]]]:
@@ -46,7 +34,9 @@ def teams(figures: Figures) -> list[tuple[str, frozenset[int]]]:
     for place, host in enumerate(m.hosts):
         hosts[host].add(place)
     found = [
-        (f"host {host}", frozenset(members)) for host, members in hosts.items() if host is not None and len(hosts) > 1
+        (figures.names.place("host", host), frozenset(members))
+        for host, members in hosts.items()
+        if host is not None and len(hosts) > 1
     ]
     _, stage = pipelines(m)
     if stage.any():

@@ -18,7 +18,7 @@ from tracelens_graph.analyses.stragglers.chains import RankChains
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.intervals import Intervals, merge, sum_by_group
+from tracelens_graph.graph.intervals import Intervals, length_before, merge, sum_by_group
 from tracelens_graph.graph.traversals import host_rows
 from tracelens_graph.graph.window import whole_window
 from tracelens_graph.schema import Kind
@@ -307,6 +307,16 @@ class RankWork:
         row = self.first_row(collective)
         step = int(self.core.gpu_step[row] if self.on_gpu else self.core.step[row])
         return int(self.core.columns.start_ns[step]) if step >= 0 else self.host.first_ns
+
+    @cached_property
+    def _waits(self) -> Intervals:
+        part = np.array(list(self.parts.values()), np.int64)
+        start = self._m.parts.own_start_ns[part]
+        return merge(start, start + self._m.wait_ns[part])
+
+    def waited_ns(self, start_ns: int, end_ns: int) -> int:
+        """How long some of its collectives waited for other ranks within a span."""
+        return int(np.diff(length_before(self._waits, np.array([start_ns, end_ns])))[0])
 
     def waited_for(self, row: int) -> tuple[int, int]:
         """For which rank the kernel of a collective waited, -1 for none that is known, and how long, ns."""

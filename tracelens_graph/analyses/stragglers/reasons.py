@@ -339,9 +339,9 @@ def _communication(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
 
 def in_words(reason: str, what: str) -> str:
     """A word of `REASONS` and the work that it is about, for people."""
-    if reason in UNNAMED:
-        return what or REASONS[reason]
-    return reason.replace("_", " ") + (f" ({what})" if what else "")
+    if reason in UNNAMED or not what:
+        return what or REASONS.get(reason, reason.replace("_", " "))
+    return f"{reason.replace('_', ' ')} ({what})"
 
 
 def _compared(arrivals: Arrivals, late: Late, ns: int, other_ns: int) -> str:

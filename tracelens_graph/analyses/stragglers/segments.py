@@ -22,6 +22,9 @@ from tracelens_graph.graph.trace_set import Deferred, TraceSet
 _MOST_KNOWN, _MOST_READ = 64, 4
 """Ranks of which is held what was found in them; the second where that holds graphs that are read again when needed."""
 
+_WOKEN_NS = 20_000
+"""What starts so soon after another collective of a thread waited there for its end."""
+
 
 @dataclass(frozen=True)
 class Side:
@@ -156,9 +159,12 @@ class Arrivals:
             starts = [one.begin_ns(collective) for one in ranks]
         else:
             starts = [one.end_ns(before) for one in ranks]
-            if any(start > end for start, end in zip(starts, ends, strict=True)):
+            apart = [end - start for start, end in zip(starts, ends, strict=True)]
+            if min(apart) < 0 or apart[1] <= _WOKEN_NS < apart[0]:  # the host ran on, and the median one queued up
                 starts = [one.start_ns(before) for one in ranks]
-        new = min(max((ends[0] - starts[0]) - (ends[1] - starts[1]), 0), late_ns)
+        waited = [one.waited_ns(start, end) for one, start, end in zip(ranks, starts, ends, strict=True)]
+        longer = (ends[0] - starts[0]) - (ends[1] - starts[1])
+        new = min(max(longer - max(waited[0] - waited[1], 0), 0), late_ns)
         sides = [
             Side(one, Chain(end), start, end, (start, end)) for one, start, end in zip(ranks, starts, ends, strict=True)
         ]

@@ -7,6 +7,7 @@ import json
 import statistics
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def compute(*operands: Any) -> Any:
     return getattr(lax, PLAN["function"])(*operands)
 
 
-def measured(calls: int) -> dict[str, Any]:
+def measured(asked: argparse.Namespace) -> dict[str, Any]:
     """Compile the instruction, run it, and tell its time.
 
     Raises:
@@ -67,32 +68,46 @@ def measured(calls: int) -> dict[str, Any]:
     made = PLAN["result"]
     if any(facts["dtype"] in ("float64", "int64", "uint64", "complex128") for facts in [*PLAN["operands"], made]):
         jax.config.update("jax_enable_x64", True)
-    operands = [operand(number, facts) for number, facts in enumerate(PLAN["operands"])]
-    compiled = jax.jit(compute).lower(*operands).compile()
+    device = jax.devices(asked.device)[0]
+    with jax.default_device(device):
+        operands = [operand(number, facts) for number, facts in enumerate(PLAN["operands"])]
+        compiled = jax.jit(compute).lower(*operands).compile()
     found = jax.block_until_ready(compiled(*operands))
     if (list(found.shape), found.dtype.name) != (made["dims"], made["dtype"]):
         raise ValueError(f"gives {found.dtype.name}{list(found.shape)}, which is not what was traced")
-    times = []
-    for _ in range(max(calls, 1)):
-        begin = time.perf_counter_ns()
-        jax.block_until_ready(compiled(*operands))
-        times.append((time.perf_counter_ns() - begin) / 1000)
+    times: list[float] = []
+    with jax.profiler.trace(asked.profile) if asked.profile else nullcontext():
+        for _ in range(max(asked.warmup, 0) + max(asked.iterations, 1)):
+            begin = time.perf_counter_ns()
+            jax.block_until_ready(compiled(*operands))
+            times.append((time.perf_counter_ns() - begin) / 1000)
+    times = sorted(times[max(asked.warmup, 0) :])
+    median = statistics.median(times)
     return {
-        "name": PLAN["name"], "shape": list(found.shape), "dtype": found.dtype.name, "calls": len(times),
-        "median_us": statistics.median(times), "least_us": min(times), "traced_us": PLAN["traced_us"],
-        "device": jax.devices()[0].device_kind,
+        **{key: PLAN[key] for key in ("op", "signature", "count")}, "device": device.device_kind,
+        "library": f"jax {jax.__version__}", "median_us": median,
+        "spread_us": [times[len(times) // 10], times[len(times) * 9 // 10]], "iterations": len(times),
+        "tflops": PLAN["flops"] / median / 1e6 if PLAN["flops"] else None, "traced_us": PLAN["traced_us"],
+        "shape": list(found.shape), "dtype": found.dtype.name,
     }  # fmt: skip
 
 
 def main() -> int:
     """Measure the instruction."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--calls", type=int, default=50, metavar="N", help="how often it runs (50)")
-    parser.add_argument("--json", metavar="FILE", help="write what was measured")
+    add = parser.add_argument
+    add("--device", metavar="PLATFORM", help="where, such as cpu, gpu or tpu (default: JAX's own)")
+    add("--warmup", type=int, default=10, metavar="N", help="calls before those that are timed (default: 10)")
+    add("--iterations", type=int, default=50, metavar="N", help="calls that are timed (default: 50)")
+    add("--json", metavar="FILE", help="write results")
+    add("--profile", default="", metavar="DIR", help="write the profiler's trace of all calls")
     asked = parser.parse_args()
     try:
-        result = measured(asked.calls)
-        print(f"{result['name']}: median {result['median_us']:,.2f} us of {result['calls']} calls, on the host's clock")
+        result = measured(asked)
+        low, high = result["spread_us"]
+        calls = result["iterations"]
+        print(f"{result['op']}: median {result['median_us']:,.2f} us of {calls} calls, on the host's clock")
+        print(f"  spread: {low:,.2f} to {high:,.2f} us in 80 % of the calls")
         print(f"  makes {result['dtype']}{result['shape']} on {result['device']}")
         if result["traced_us"]:
             print(f"  traced: {result['traced_us']:,.2f} us of GPU time")
@@ -101,6 +116,6 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        print(f"{PLAN['name']}: {str(error).splitlines()[0] if str(error) else error!r}", file=sys.stderr)
+        print(f"{PLAN['op']}: {str(error).splitlines()[0] if str(error) else error!r}", file=sys.stderr)
         return 1
     return 0

@@ -10,8 +10,8 @@ import os
 import stat
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,16 +66,19 @@ _NOT_RUN = {
     "collectives": Outcome("needs ranks", why="run it with torchrun on as many ranks as it says"),
     "triton": Outcome("not filled", why="put the kernel's source in, and run it by itself"),
     "instruction": Outcome("not run", why="run it by itself: it compares what it makes with what was traced"),
-    "batch": Outcome("not run", why="write single scripts to verify these operations"),
 }
 """Kinds of programs that are not run, and why."""
 
 
 @dataclass
 class _Job:
-    """A program on its way: its entry in the index, its plans, its copy, where its trace goes, how it came out."""
+    """A program on its way: its entry in the index, its plans, its copy, where its trace goes, how it came out.
+
+    Of a program of many operations, each is a job: `part` is its place, and its copy a program of that one alone.
+    """
 
     program: Program
+    part: int | None = None
     plans: tuple[ReplayPlan, ...] = ()
     copy: Path = Path()
     seconds: float | None = None
@@ -122,7 +125,7 @@ def verify(
         FolderError: the folder has no index, or one that cannot be read.
         OSError: there is no place for temporary files.
     """
-    jobs = [_Job(program) for program in read_folder(folder)]
+    jobs = [_Job(program, part) for program in read_folder(folder) for part in _parts(program)]
     notes: list[str] = []
     with temporary_folder() as name:
         there = Path(name)
@@ -145,6 +148,11 @@ def verify(
     return _table(jobs, notes)
 
 
+def _parts(program: Program) -> Iterable[int | None]:
+    """Places of the operations that run one by one; None for a program that runs as a whole."""
+    return range(len(program.plan)) if program.kind == "batch" and isinstance(program.plan, list) else (None,)
+
+
 def memory_bytes() -> int:
     """Bytes of memory of this machine; more than any has where it does not tell."""
     try:
@@ -163,7 +171,8 @@ def _interpreter(python: str | None) -> str:
 def _prepare(job: _Job, folder: Path, copy: Path, replayers: Sequence[Replayer]) -> None:
     """Copy a program that may run; else say why not."""
     try:
-        job.plans = trusted(job.program, folder, replayers)
+        plans = trusted(job.program, folder, replayers)
+        job.plans = plans if job.part is None else plans[job.part : job.part + 1]
     except OSError as error:
         job.outcomes = [Outcome("refused", why=(error.strerror or str(error)).lower())]
         return
@@ -178,7 +187,8 @@ def _prepare(job: _Job, folder: Path, copy: Path, replayers: Sequence[Replayer])
         job.outcomes = [Outcome("not run", why=why)]
     else:
         job.copy = copy
-        job.copy.write_text(job.program.source)
+        alone = None if job.part is None else replace(job.program, plan=job.program.plan[job.part])
+        job.copy.write_text((alone or job.program).source)
 
 
 def trusted(program: Program, folder: Path, replayers: Sequence[Replayer] = ()) -> tuple[ReplayPlan, ...]:
