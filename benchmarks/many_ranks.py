@@ -126,6 +126,8 @@ def _events(
             "Process Group Name": str(group), "Process Group Ranks": listed, "Seq": at // per_step * per_step + at,
         }  # fmt: skip
         yield _event("kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)", 20, came[rank], lasts[rank], **args)
+        until = came[rank] + lasts[rank]
+        yield _event("cuda_runtime", "cudaDeviceSynchronize", 1, launched + 3, until - launched - 3)
 
 
 def _event(category: str, name: str, thread: int, start: float, length: float, **args: object) -> str:

@@ -361,6 +361,21 @@ def test_a_slow_host_between_steps_shows_in_a_comparison() -> None:
     assert back.records()[0]["change_ms"] == pytest.approx(-0.05)
 
 
+def test_time_before_a_server_serves_is_no_change_of_its_steps() -> None:
+    def loaded(us: float) -> Core:
+        """A kernel that runs before the first of four steps, by some time."""
+        steps = [
+            step("execute_context_0(0)_generation_4(4)", at, [(at + 1, 20)], n) for n, at in enumerate((0, 40, 80, 120))
+        ]
+        return load_core([*step("", -us, [(1 - us, 5)], 9), *(event for one in steps for event in one)])
+
+    table = phases_table(window_of(loaded(50)), window_of(loaded(463_000)), ("a", "b"))
+    assert table is not None
+    decode = table.records()[0]
+    assert (decode["iterations_a"], decode["iterations_b"]) == (3, 3)
+    assert decode["gap_ms_a"] == decode["gap_ms_b"] == pytest.approx(0.02)
+
+
 def test_each_size_counts_as_much_on_both_sides() -> None:
     # One has 8 steps of 4 requests and 2 of 8, the other 2 and 8: two of each are held against two of each.
     def server(counts: tuple[int, int]) -> Core:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tracelens_graph.analyses.ops.ops import ops_summary, ops_summary_by_category
 from tracelens_graph.analyses.timeline.timeline import ROW_MEANING, gpu_timeline
-from tracelens_graph.cli.gate import Figure, Reading, check, parse, read, remarks
+from tracelens_graph.cli.gate import Figure, Reading, of_tables, parse, read
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.tables.column import Column, Role
@@ -174,11 +174,11 @@ def test_figures_that_the_report_will_not_have_are_refused() -> None:
 
 def test_what_is_not_in_the_trace_counts_as_0_and_is_said(tables: Tables) -> None:
     conditions = parse(["op:aten::adm:ms > 0", "category:gemm:count < 1", "category:xyz:ms < 1"])
-    assert check(conditions, tables) == [
+    assert of_tables(conditions, tables)[1] == [
         "category:gemm:count is 0 ('gemm' is not in the trace and counts as 0; did you mean GEMM?), which is < 1",
         "category:xyz:ms is 0 ('xyz' is not in the trace and counts as 0), which is < 1",
     ]
-    assert remarks(conditions, tables) == [
+    assert of_tables(conditions, tables)[0] == [
         "op:aten::adm:ms: 'aten::adm' is not in the trace and counts as 0; did you mean aten::addmm?"
     ]
 
@@ -186,8 +186,8 @@ def test_what_is_not_in_the_trace_counts_as_0_and_is_said(tables: Tables) -> Non
 def test_all_linked_is_0_percent_without_a_remark(core: Core) -> None:
     conditions = parse(["unlinked_percent > 0"])
     table = ops_summary_by_category(core.window(under="aten::linear"))
-    assert check(conditions, {table.name: table}) == []
-    assert remarks(conditions, {table.name: table}) == []
+    assert of_tables(conditions, {table.name: table})[1] == []
+    assert of_tables(conditions, {table.name: table})[0] == []
 
 
 @pytest.mark.parametrize("operator", [">", ">=", "<", "<=", "==", "!="])
@@ -202,11 +202,12 @@ def test_nothing_unknown_passes(operator: str, core: Core) -> None:
         ({"gpu_timeline": nan}, "it is not a number"),
         ({}, "there is no table gpu_timeline with 'type' and 'percent'"),
     ]:
-        assert check(parse([f"idle_percent {operator} 20"]), tables) == [
+        assert of_tables(parse([f"idle_percent {operator} 20"]), tables)[1] == [
             f"idle_percent is not known ({why}), so {operator} 20 cannot be ruled out"
         ]
     assert (
-        "the timeline has no such row" in check(parse(["micro_idle_ms > 1"]), {"gpu_timeline": gpu_timeline(core)})[0]
+        "the timeline has no such row"
+        in of_tables(parse(["micro_idle_ms > 1"]), {"gpu_timeline": gpu_timeline(core)})[1][0]
     )
 
 

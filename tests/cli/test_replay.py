@@ -273,6 +273,20 @@ def test_results_are_compared(run: Run, tmp_path: Path) -> None:
     assert run("replay", *files)[0] == 2
 
 
+def test_a_sweep_and_a_script_of_products(run: Run, trace: Path, tmp_path: Path) -> None:
+    code, out, _ = run("replay", trace, "--op", "aten::mm", "--sweep", "batch=1,8", "-o", tmp_path / "sweep")
+    assert (code, len(out.splitlines()), len(list((tmp_path / "sweep").glob("*.py")))) == (0, 2, 2)
+    code, out, _ = run("replay", trace, "--gemms", "hipblaslt", "--top", "0")
+    assert (code, out.startswith("#!/bin/sh"), "hipblaslt-bench --function matmul -m 4 -n 8 -k 16" in out) == (
+        0,
+        True,
+        True,
+    )
+    for wrong in (["--gemms", "rocblas"], ["--gemms", "cublas", "-o", "x"], ["--sweep", "batch=1"]):
+        assert run("replay", trace, *wrong)[0] == 2
+    assert run("replay", trace, "--sweep", "batch=0", "-o", tmp_path / "none")[0] == 1
+
+
 def test_traces_and_folders_are_told_where_they_go(run: Run, trace: Path, tmp_path: Path) -> None:
     code, _, err = run("replay", "--compare", trace, trace)
     assert (code, "tracelens-graph diff" in " ".join(err.split())) == (1, True)

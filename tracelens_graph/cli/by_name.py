@@ -6,7 +6,7 @@ import math
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from glob import has_magic
@@ -192,19 +192,22 @@ class ByName:
         table = compare(self.runs, tables=[name])[name]
         return brief(table, list(self.runs)) if is_brief else table
 
-    def judged(self, conditions: Iterable[gate.Condition], noise: Noise) -> tuple[list[str], list[str]]:
+    def judged(self, conditions: Sequence[gate.Condition], noise: Noise) -> tuple[list[str], list[str]]:
         """Notes on conditions on changes, and which hold of the last run against the first."""
+        from tracelens_graph.analyses.report.report_tables import Tables
+
         first, *_, last = self.runs.values()
-        remarks, met = [], []
-        for condition in conditions:
-            reading = _change(condition, gate.read(condition.figure, first), gate.read(condition.figure, last))
+
+        def reading(condition: gate.Condition) -> gate.Reading:
             if noise is Noise.on and (remark := _noise(condition.figure, first, last)):
-                reading = gate.Reading(0.0, remark)
-            if line := condition.judge(reading):
-                met.append(line)
-            elif reading.remark:
-                remarks.append(f"{condition.name}: {reading.remark}")
-        return remarks, met
+                return gate.Reading(0.0, remark)
+            return _change(condition, gate.read(condition.figure, first), gate.read(condition.figure, last))
+
+        notes, met = gate.judged(conditions, reading)
+        saved = [tag for tag, run in self.runs.items() if (run is first or run is last) and not isinstance(run, Tables)]
+        if noise is Noise.on and saved and any(gate.time_behind(one.figure) for one in conditions):
+            notes.append(f"saved tables do not hold how much times vary ({', '.join(saved)}): any change counts")
+        return notes, met
 
 
 FORMS: Forms = {"json": ByName.json, "md": ByName.comment, "xlsx": book(lambda runs: runs.tables)}

@@ -216,16 +216,26 @@ def _of_rank(condition: Condition, ranks: Sequence[Ranked]) -> Condition:
     return replace(condition, figure=replace(figure, key="trace", rows=(name,), may_lack=True))
 
 
-def check(conditions: Sequence[Condition], tables: Mapping[str, Table]) -> list[str]:
-    """One line for each condition that is met; a figure that is not known counts as one that meets it."""
-    judged = (one.judge(read(one.figure, tables, one.operator)) for one in conditions)
-    return [line for line in judged if line]
+def judged(conditions: Iterable[Condition], reading: Callable[[Condition], Reading]) -> tuple[list[str], list[str]]:
+    """Notes on conditions that are not met, such as that there is no op of that name, and a line for each that is met.
+
+    Args:
+        conditions: the conditions; one whose figure is not known counts as met.
+        reading: gives the value of the figure of one.
+    """
+    notes, met = [], []
+    for condition in conditions:
+        found = reading(condition)
+        if line := condition.judge(found):
+            met.append(line)
+        elif found.remark:
+            notes.append(f"{condition.name}: {found.remark}")
+    return notes, met
 
 
-def remarks(conditions: Sequence[Condition], tables: Mapping[str, Table]) -> list[str]:
-    """Notes on conditions that are not met, such as that there is no op of that name."""
-    readings = [(one, read(one.figure, tables, one.operator)) for one in conditions]
-    return [f"{c.name}: {reading.remark}" for c, reading in readings if reading.remark and not c.judge(reading)]
+def of_tables(conditions: Iterable[Condition], tables: Mapping[str, Table]) -> tuple[list[str], list[str]]:
+    """The same, of figures of some tables."""
+    return judged(conditions, lambda one: read(one.figure, tables, one.operator))
 
 
 def judge(conditions: Sequence[Condition], table: Callable[[str], Table], traces: TraceSet | None = None) -> None:
@@ -236,7 +246,7 @@ def judge(conditions: Sequence[Condition], table: Callable[[str], Table], traces
             a rank may be missing from a verdict, files that were named and are none.
     """
     tables = {name: table(name) for name in {one.figure.table for one in conditions}}
-    conclude(remarks(conditions, tables), check(conditions, tables))
+    conclude(*of_tables(conditions, tables))
     if traces is not None and (traces.broken or (conditions and traces.no_traces)):
         raise typer.Exit(1)
 

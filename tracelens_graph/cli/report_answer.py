@@ -147,11 +147,9 @@ class Answer:
 
     def judged(self, conditions: Sequence[Condition]) -> tuple[list[str], list[str]]:
         """Notes on conditions, and which are met."""
-        if not conditions:
-            return [], []
         from tracelens_graph.cli import gate
 
-        return gate.remarks(conditions, self.tables), gate.check(conditions, self.tables)
+        return gate.of_tables(conditions, self.tables if conditions else {})
 
 
 def answer_of(core: Core, trace: str, asked: Asked, processes: int | None = None) -> Answer:
@@ -334,7 +332,7 @@ class Report(Answer):
         alone = [one for one in conditions if not one.suffix]
         remarks, met = super().judged(alone)
         if self._against is not None and len(alone) < len(conditions):
-            notes, changed = self._against.judged((one for one in conditions if one.suffix), self._asked.noise)
+            notes, changed = self._against.judged([one for one in conditions if one.suffix], self._asked.noise)
             return [*notes, *remarks], [*met, *changed]
         return remarks, met
 
@@ -419,11 +417,9 @@ class Theirs(Report):
 
     def judged(self, conditions: Sequence[Condition]) -> tuple[list[str], list[str]]:
         """Notes on conditions, which are on our tables, and which are met."""
-        if not conditions:
-            return [], []
         from tracelens_graph.cli import gate
 
-        return gate.remarks(conditions, self._every), gate.check(conditions, self._every)
+        return gate.of_tables(conditions, self._every if conditions else {})
 
 
 _OF_EVERY_PROFILE = ("linked_only", "models", "histogram_bins", "arch", "extension")

@@ -146,7 +146,7 @@ def load_core_set(
             if outcome.linked is not None:
                 links[file] = outcome.linked
             if isinstance(outcome, Done) and outcome.info is not None and leaves is not None:
-                again.done[file] = outcome, orders[file]
+                again.done[file] = replace(outcome, left=None, info=None), orders[file]
                 info, left = _brief(outcome.info, lists), leaves.shared(outcome.left)
                 graphs[file] = Deferred(info, left, partial(again.graph, file), file, again.answers)
                 continue

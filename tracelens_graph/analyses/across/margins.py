@@ -8,7 +8,7 @@ from math import inf, sqrt
 import numpy as np
 
 from tracelens_graph.analyses.alignment.noise import student
-from tracelens_graph.analyses.alignment.spread import in_steps, spread_of_events
+from tracelens_graph.analyses.alignment.spread import Durations, in_common, in_steps
 from tracelens_graph.analyses.ops.launchers import launchers
 from tracelens_graph.analyses.shared.op_names import OpNames
 from tracelens_graph.analyses.timeline.timeline import times_by_group
@@ -47,7 +47,8 @@ def _variance(w: Window, table: str, rows: tuple[str, ...]) -> tuple[float, floa
     events = np.sort(calls.gpu[wanted(w, rows)[calls.of]])
     if not len(events):
         return 0.0, inf
-    spread = spread_of_events(w, events, np.zeros(len(events), np.int64), 1)
+    durations = Durations(w, events)
+    spread = durations.spread(np.zeros(len(events), np.int64), 1, in_common(durations))
     return float(spread.of_one[0]), float(spread.freedom[0])
 
 

@@ -26,7 +26,8 @@ import numpy as np
 
 from tracelens_graph.analyses.alignment.cause_words import Word, of_any_build
 from tracelens_graph.analyses.alignment.difference import Diff, Place
-from tracelens_graph.analyses.alignment.spread import spread_of, times_of_steps
+from tracelens_graph.analyses.alignment.forest import Forest
+from tracelens_graph.analyses.alignment.spread import Durations, in_common, times_of_steps
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.utils.arrays import Codes, Mask, Rows
 
@@ -97,34 +98,34 @@ class Noise:
     def __init__(self, difference: Diff, other_arguments: Mask) -> None:
         self._windows, self._places = (difference.a, difference.b), difference.places
         self.is_of_time = np.array([_is_of_time(place) for place in self._places], bool) & ~other_arguments
-        self._sides = [
-            spread_of(side, _place_of_leaf(difference.places, k, side.leaves), len(self._places))
-            for k, side in enumerate(difference.alignment.sides)
+        ran = [_events_run(side) for side in difference.alignment.sides]
+        durations = [Durations(window, events) for window, (events, _) in zip(self._windows, ran, strict=True)]
+        of = [_place_of_leaf(self._places, k, side.leaves) for k, side in enumerate(difference.alignment.sides)]
+        common = in_common(*durations)
+        a, b = self._sides = [
+            one.spread(place[leaf], len(self._places), common)
+            for one, place, (_, leaf) in zip(durations, of, ran, strict=True)
         ]
-        a, b = self._sides
         self.change = b.mean - a.mean
         # Work that only one side has varies as that side shows.
         few, many = np.minimum(a.freedom, b.freedom), np.maximum(a.freedom, b.freedom)
         self._freedom = np.maximum(np.where(few > 0, few, many), 1)
-        self._relative = self._relative_variance()
+        means = [np.maximum(side.mean, 1) for side in self._sides]
+        self._ratio = np.log(means[1] / means[0])
+        self._in_common = [
+            side.of_step / mean / np.sqrt(side.steps) for side, mean in zip(self._sides, means, strict=True)
+        ]
+        self._relative = self._relative_variance(*means)
         self._level = _quantiles("place", max(int(self.is_of_time.sum()), 1), self._freedom)
         self.margin = self._level * np.sqrt(self._variance())
 
-    def _relative_variance(self) -> np.ndarray:
+    def _relative_variance(self, *means: np.ndarray) -> np.ndarray:
         """Variance of the logarithm of each place's ratio; meaningless where a side has no time."""
         a, b = self._sides
-        first, second = (side.of_mean / np.maximum(side.mean, 1) ** 2 for side in self._sides)
+        first, second = (side.of_mean / mean**2 for side, mean in zip(self._sides, means, strict=True))
         # Without steps equal work is compared, in which one may be slow on one side: it is no noise on the other.
         found = np.where((a.steps < 2) & (b.steps < 2) & self.is_of_time, 2 * np.minimum(first, second), first + second)
-        ratio = self._ratio[self.is_of_time]
-        return found + _between_runs(ratio, found[self.is_of_time])
-
-    @cached_property
-    def _ratio(self) -> np.ndarray:
-        """Logarithm of the ratio of both sides of each place."""
-        first, second = (np.maximum(side.mean, 1) for side in self._sides)
-        found: np.ndarray = np.log(second / first)
-        return found
+        return found + _between_runs(self._ratio[self.is_of_time], found[self.is_of_time])
 
     def _variance(self) -> np.ndarray:
         a, b = self._sides
@@ -137,18 +138,32 @@ class Noise:
         for kind, named in (("category", self._by_category()), ("op", self._by_op())):
             groups = {name: rows for name, rows in named if len(rows) > 1}
             for name, rows in groups.items():
-                weight = 1 / self._relative[rows]
-                ratio = float((weight * self._ratio[rows]).sum() / weight.sum())
-                freedom = np.array([self._freedom[rows].sum()])
-                margin = float(_quantiles(kind, len(groups), freedom)[0]) / sqrt(float(weight.sum()))
+                weight = np.zeros(len(self._places))
+                weight[rows] = 1 / np.maximum(self._relative[rows], 1e-12)
+                weight /= weight.sum()
+                ratio = float((weight * self._ratio).sum())
+                in_common = [weight * common for common in self._in_common]
+                variance, freedom = self._of_several(rows, weight**2 * self._relative, in_common)
+                margin = float(_quantiles(kind, len(groups), np.array([freedom]))[0]) * sqrt(variance)
                 found.append(Family(name, rows, exp(ratio - margin), exp(ratio), exp(ratio + margin)))
         return sorted(found, key=lambda one: -max(one.low, 1 / one.high))
+
+    @cached_property
+    def _categories(self) -> list[str]:
+        """The category of the kernels of each place that may differ by time alone; "" of others."""
+        names = [next(iter(place.kernels[0]), "") for place in self._places]
+        found = kernel_categories([(name, place.names[0]) for name, place in zip(names, self._places, strict=True)])
+        return [category if name else "" for category, name in zip(found, names, strict=True)]
+
+    @cached_property
+    def _waits(self) -> Mask:
+        """Of each place whether its time is that of collectives, which wait for other ranks."""
+        return np.array([category == "Communication" for category in self._categories], bool)
 
     def _by_category(self) -> Iterator[tuple[str, Rows]]:
         rows = np.flatnonzero(self.is_of_time)
         yield ALL, rows
-        longest = [(next(iter(self._places[row].kernels[0])), self._places[row].names[0]) for row in rows.tolist()]
-        yield from _grouped(rows, kernel_categories(longest))
+        yield from _grouped(rows, [self._categories[row] for row in rows.tolist()])
 
     def _by_op(self) -> Iterator[tuple[str, Rows]]:
         rows = np.flatnonzero(self.is_of_time)
@@ -199,7 +214,7 @@ class Noise:
         variance = squares / (sum(counts) - 2) * sum(1 / count for count in counts)
         return _interval(float(sides[1].mean() - sides[0].mean()), variance, sum(counts) - 2)
 
-    def _of_several(self, rows: Rows, variance: np.ndarray, in_common: Sequence[np.ndarray]) -> tuple[float, float]:
+    def _of_several(self, rows: Rows, variance: np.ndarray, common: Sequence[np.ndarray]) -> tuple[float, float]:
         """Variance of the change of several places together, and its degrees of freedom (Welch and Satterthwaite).
 
         What the events of a step have in common moves all places alike, so that their variances do not add up.
@@ -207,22 +222,25 @@ class Noise:
         Args:
             rows: the places.
             variance: variance of the change of each place of all.
-            in_common: of both sides the deviation of each that its events of a step have in common.
+            common: of both sides the deviation of each that its events of a step have in common.
         """
-        parts = [(float(variance[rows].sum()), max(float(self._freedom[rows].sum()), 1.0))]
-        for side, common in zip(self._sides, in_common, strict=True):
-            own = common[rows]
-            parts.append((float(own.sum() ** 2 - (own**2).sum()), max(int(side.steps.max(initial=1)) - 1, 1)))
-        total = sum(part for part, _ in parts)
-        return total, total**2 / max(sum(part**2 / freedom for part, freedom in parts), 1e-9)
+        own = [deviation[rows] for deviation in common]
+        shared = sum(float(one.sum() ** 2 - (one**2).sum()) for one in own)
+        steps = sum(int(side.steps.max(initial=1)) - 1 for side in self._sides)
+        parts = [(float(variance[rows].sum()), max(float(self._freedom[rows].sum()), 1.0)), (shared, max(steps, 1))]
+        total, squares = sum(part for part, _ in parts), sum(part**2 / freedom for part, freedom in parts)
+        return total, total**2 / squares if squares else 1.0
 
     @cached_property
     def proven_ns(self) -> int:
         """What places add up to whose changes structure, an interval or their family proves; 0 where that is within
-        their noise. Of a family all count, for or against; work of all kinds is too little of a family to do so."""
-        of_families = [family.places.tolist() for family in self.families if family.is_proven and family.name != ALL]
+        their noise. Of a family all count, for or against; of work of all kinds, which a clock moves, all but waits."""
+        of_families: list[Rows] = []
+        for family in self.families:
+            if family.is_proven and (family.name != ALL or self._is_of_most(family)):
+                of_families.append(family.places if family.name != ALL else family.places[~self._waits[family.places]])
         shown = (row for row, proof in enumerate(self.proofs) if proof in (Proof.structure, Proof.interval))
-        rows: Rows = np.array(sorted({*shown, *(row for rows in of_families for row in rows)}), np.int64)
+        rows: Rows = np.array(sorted({*shown, *(row for rows in of_families for row in rows.tolist())}), np.int64)
         if not len(rows):
             return 0
         change = sum(self._places[row].change_ns for row in rows.tolist())
@@ -268,6 +286,12 @@ def _is_of_time(place: Place) -> bool:
     return len(first) == len(second) and of_any_build(first) == of_any_build(second)
 
 
+def _events_run(side: Forest) -> tuple[Rows, Codes]:
+    """The GPU events of a side, without those that a launch into a graph only records, and the leaf of each."""
+    ran = ~np.isin(side.events, [*side.captured])
+    return side.events[ran], np.repeat(np.arange(side.leaves), np.diff(side.first_event))[ran]
+
+
 def _place_of_leaf(places: list[Place], side: int, leaves: int) -> Codes:
     found = np.zeros(leaves, np.int64)
     for number, place in enumerate(places):
@@ -285,7 +309,7 @@ def _between_runs(ratio: np.ndarray, variance: np.ndarray) -> float:
     """Variance of the logarithms of ratios beyond what chance explains."""
     if len(ratio) < 3:
         return 0.0
-    off = np.abs(ratio - np.median(ratio)) / np.sqrt(variance)
+    off = np.abs(ratio - np.median(ratio)) / np.sqrt(np.maximum(variance, 1e-12))
     excess = float((1.4826 * np.median(off)) ** 2) - 1 - 5 / sqrt(len(ratio))
     return min(max(excess, 0.0) * float(np.median(variance)), _BETWEEN_RUNS**2)
 

@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, gpu_classes
 from tracelens_graph.analyses.timeline.step_breakdown import step_bounds
 from tracelens_graph.analyses.timeline.timeline import times_by_group
@@ -35,6 +34,8 @@ _NEIGHBOURS = 25
 """Groups of events of about equal durations among which a variance is usual."""
 _PRIOR = (4.0, 60.0)
 """Degrees of freedom of that, at least and at most."""
+_FAR = 2.5
+"""Deviations above the median of these beyond which a variance is of work that varies otherwise, as waits do."""
 _UNKNOWN = 0.03
 """Relative deviation of events where nothing in a trace repeats."""
 _LEAST_NS = 100
@@ -52,7 +53,7 @@ _MAD = 1.4826
 
 @dataclass(frozen=True)
 class Spread:
-    """What places take on one side, an entry for each of them.
+    """What groups of GPU events take, an entry for each of them, such as the places of one side of a comparison.
 
     Attributes:
         mean: sum over its positions of their means over steps, ns.
@@ -70,55 +71,6 @@ class Spread:
     freedom: np.ndarray
     steps: Codes
     of_step: np.ndarray
-
-
-def spread_of(side: Forest, place: Codes, places: int) -> Spread:
-    """How much the places of one side vary.
-
-    Args:
-        side: the side.
-        place: place of each leaf.
-        places: their number.
-    """
-    here, of = side.events, np.repeat(place, np.diff(side.first_event))
-    if side.captured:
-        ran = ~np.isin(here, [*side.captured])
-        here, of = here[ran], of[ran]
-    return spread_of_events(side.window, here, of, places)
-
-
-def spread_of_events(w: Window, here: Rows, of: Codes, places: int) -> Spread:
-    """How much groups of GPU events of a window vary.
-
-    Args:
-        w: the window.
-        here: rows of GPU events, ascending.
-        of: group of each.
-        places: number of groups.
-    """
-    rows, step = _with_other_steps(w, here)
-    events = _Events(w.core, rows, step, np.isin(rows, here))
-    at = np.searchsorted(events.rows, here)
-    position, variance = events.position[at], events.variance[at]
-    key, group = distinct(of * events.positions + position)
-    count = np.bincount(group, minlength=len(key))
-    first = np.zeros(len(key), np.int64)
-    first[group] = np.arange(len(here))
-    of_key, of_position = of[first], position[first]
-    steps = events.steps[of_position]
-
-    def total(values: np.ndarray) -> np.ndarray:
-        return np.bincount(of_key, values, places)
-
-    mean = total(count * events.mean[of_position])
-    own = variance[first]
-    of_step = events.of_step * mean
-    of_one = total(count * own)
-    freedom = total(count * own * events.freedom[at][first]) / np.maximum(of_one, 1e-9)
-    most = np.ones(places, np.int64)
-    np.maximum.at(most, of_key, steps)
-    of_mean = total(count**2 * own / steps) + of_step**2 / most
-    return Spread(mean, of_mean, of_one + of_step**2, freedom, most, of_step)
 
 
 def _with_other_steps(w: Window, here: Rows) -> tuple[Rows, Codes]:
@@ -202,41 +154,71 @@ def _lengths(w: Window, steps: Rows) -> Ns:
     return found
 
 
-class _Events:
-    """Events of several steps: at which position each stands, and how much equal ones vary.
+class Durations:
+    """GPU events of a window beside their equals in other steps, and how much they vary.
+
+    Each event has a position: what stands at the same place in several steps has one. What stands in one step alone
+    varies as its equals do.
 
     Attributes:
-        rows: rows of events, ascending.
-        position: position of each.
-        variance, freedom: variance of the duration of each, ns^2, and its degrees of freedom.
-        positions: number of positions.
-        steps: steps that each position has durations of.
-        mean: mean of these, ns; of one alone its duration.
-        of_step: relative deviation that the events of a step have in common.
+        of_step: relative variance that the events of a step have in common, below 0 where it is less than chance.
+        freedom_of_step: its degrees of freedom.
     """
 
-    def __init__(self, core: Core, rows: Rows, step: Codes, is_here: Mask) -> None:
-        signature = _signatures(core, rows)
+    def __init__(self, w: Window, here: Rows) -> None:
+        """Look at some rows of GPU events of a window, ascending."""
+        core, (rows, step) = w.core, _with_other_steps(w, here)
+        is_here, signature = np.isin(rows, here), _signatures(w.core, rows)
         kept, position = _positions(signature, step, is_here)
-        self.rows, self.position = rows[kept], position
-        ns = core.columns.dur_ns[self.rows].astype(float)
-        self.positions = int(position.max(initial=-1)) + 1
-        self.steps = np.bincount(position, minlength=self.positions)
-        is_lone = self.steps[position] == 1
+        ns = core.columns.dur_ns[rows[kept]].astype(float)
+        steps = np.bincount(position, minlength=int(position.max(initial=-1)) + 1)
+        is_lone = steps[position] == 1
         # What stands alone is compared with its equals, all else with itself in other steps.
         _, group = distinct(2 * signature[kept] + is_lone)
-        _, usual = distinct(np.where(is_lone, self.positions + group, position))
+        _, usual = distinct(np.where(is_lone, len(steps) + group, position))
         near = _clipped(ns, usual, group)
         mean = _mean(near, usual)
         off = near - mean[usual]
-        self.mean = np.bincount(position, np.where(is_lone, ns, mean[usual]), self.positions) / self.steps
         groups = int(group.max(initial=-1)) + 1
         of_group = np.zeros(int(usual.max(initial=-1)) + 1, np.int64)
         of_group[usual] = group
         freedom = np.bincount(group, minlength=groups) - np.bincount(of_group, minlength=groups)
-        moderated = _moderated(np.bincount(group, off**2, groups), freedom, _mean(near, group))
-        self.variance, self.freedom = (values[group] for values in moderated)
-        self.of_step = _of_step(off[~is_lone], mean[usual][~is_lone], self.variance[~is_lone], step[kept][~is_lone])
+        variance, freedom = _moderated(np.bincount(group, off**2, groups), freedom, _mean(near, group))
+        others = ~is_lone
+        self.of_step, self.freedom_of_step = _of_step(
+            off[others], mean[usual][others], variance[group][others], step[kept][others]
+        )
+        at = np.searchsorted(rows[kept], here)
+        self._position, self._variance, self._freedom = position[at], variance[group][at], freedom[group][at]
+        self._steps = steps
+        self._mean = np.bincount(position, np.where(is_lone, ns, mean[usual]), len(steps)) / steps
+
+    def spread(self, of: Codes, groups: int, in_common: float) -> Spread:
+        """How much groups of the events vary.
+
+        Args:
+            of: group of each event.
+            groups: their number.
+            in_common: relative deviation that the events of a step have in common.
+        """
+        key, group = distinct(of * len(self._steps) + self._position)
+        count = np.bincount(group, minlength=len(key))
+        first = np.zeros(len(key), np.int64)
+        first[group] = np.arange(len(of))
+        of_key, at, own = of[first], self._position[first], self._variance[first]
+        steps = self._steps[at]
+
+        def total(values: np.ndarray) -> np.ndarray:
+            return np.bincount(of_key, values, groups)
+
+        mean = total(count * self._mean[at])
+        of_step = in_common * mean
+        of_one = total(count * own)
+        freedom = total(count * own * self._freedom[first]) / np.maximum(of_one, 1e-9)
+        most = np.ones(groups, np.int64)
+        np.maximum.at(most, of_key, steps)
+        of_mean = total(count**2 * own / steps) + of_step**2 / most
+        return Spread(mean, of_mean, of_one + of_step**2, freedom, most, of_step)
 
 
 def _signatures(core: Core, rows: Rows) -> Codes:
@@ -316,18 +298,26 @@ def _moderated(squares: np.ndarray, freedom: Codes, mean: np.ndarray) -> tuple[n
         mean: mean duration.
     """
     scale = np.maximum(mean, 1) ** 2
-    usual, prior = np.full(len(mean), _UNKNOWN**2), _PRIOR[1]
+    usual, prior = np.full(len(mean), _UNKNOWN**2), np.full(len(mean), _PRIOR[1])
     known = np.flatnonzero(freedom > 0)
     if len(known):
         known = known[np.argsort(mean[known], kind="stable")]
         few = freedom[known]
+        relative = squares[known] / few / scale[known]
         # The median of a variance of few degrees of freedom lies below its mean (Wilson and Hilferty).
-        relative = squares[known] / few / scale[known] / (1 - 2 / (9 * few)) ** 3
-        width = min(_NEIGHBOURS, len(known))
-        medians = np.median(np.lib.stride_tricks.sliding_window_view(relative, width), axis=1)
-        near = np.clip(np.searchsorted(mean[known], mean) - width // 2, 0, len(medians) - 1)
-        usual = medians[near]
-        prior = _prior(np.log(np.maximum(relative, 1e-12) / np.maximum(usual[known], 1e-12)), few)
+        shift, off = 1 - 2 / (9 * few), np.sqrt(2 / (9 * few))
+        far, width = (shift + _FAR * off) ** 3, min(_NEIGHBOURS, len(known))
+        near_ones, counted, far_ones, medians = (
+            np.lib.stride_tricks.sliding_window_view(values, width)
+            for values in (relative, few, far, relative / shift**3)
+        )
+        median = np.median(medians, axis=1)
+        counted = counted * (near_ones <= far_ones * median[:, None])
+        means = (counted * near_ones).sum(axis=1) / np.maximum(counted.sum(axis=1), 1)
+        near = np.clip(np.searchsorted(mean[known], mean) - width // 2, 0, len(means) - 1)
+        usual = means[near]
+        prior[:] = _prior(np.log(np.maximum(relative / shift**3, 1e-12) / np.maximum(usual[known], 1e-12)), few)
+        prior[known[relative > far * median[near[known]]]] = _PRIOR[0]
     variance = (prior * usual * scale + squares) / (prior + freedom)
     return np.maximum(variance, _LEAST_NS**2), prior + freedom
 
@@ -341,8 +331,8 @@ def _prior(off: np.ndarray, freedom: Codes) -> float:
     return min(max(2 / excess + 1, least), most) if excess > 0 else most
 
 
-def _of_step(off: np.ndarray, mean: np.ndarray, variance: np.ndarray, step: Codes) -> float:
-    """Relative deviation that the events of a step have in common, where it is more than chance.
+def _of_step(off: np.ndarray, mean: np.ndarray, variance: np.ndarray, step: Codes) -> tuple[float, int]:
+    """Relative variance that the events of a step have in common, less what it may be by chance; and its freedom.
 
     Args:
         off: how far each event lies from its mean.
@@ -350,12 +340,17 @@ def _of_step(off: np.ndarray, mean: np.ndarray, variance: np.ndarray, step: Code
         variance: its variance.
         step: its step.
     """
-    if not len(off):
-        return 0.0
     _, step = distinct(step)
-    shift, whole, chance = (np.bincount(step, values) for values in (off, mean, variance))
-    steps = len(whole)
-    if steps < 2:
-        return 0.0
-    found = float(((shift / whole) ** 2).sum() / (steps - 1)) - 2 * float((chance / whole**2).mean())
-    return max(found, 0.0) ** 0.5
+    # Weighted by precision: a collective that waits says little of how fast a step was.
+    shift, whole = (np.bincount(step, values) for values in (off * mean / variance, mean**2 / variance))
+    freedom = len(whole) - 1
+    if freedom < 1:
+        return 0.0, 0
+    return float(((shift / whole) ** 2).sum() / freedom) - float((1 / whole).mean()), freedom
+
+
+def in_common(*runs: Durations) -> float:
+    """Relative deviation that events of a step have in common in runs of one program; 0 where chance explains it."""
+    freedom = sum(run.freedom_of_step for run in runs)
+    variance = sum(run.freedom_of_step * run.of_step for run in runs) / max(freedom, 1)
+    return float(max(variance, 0.0) ** 0.5)

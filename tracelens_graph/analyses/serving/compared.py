@@ -20,7 +20,7 @@ from tracelens_graph.graph.window import Window, narrow
 from tracelens_graph.tables.column import About, Column
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
-from tracelens_graph.utils.arrays import Rows
+from tracelens_graph.utils.arrays import Mask, Rows
 
 _MOST = 16
 """Steps of each side that are aligned with those of the other."""
@@ -87,7 +87,7 @@ def _pairs(a: Served, b: Served) -> Iterator[_Pair]:
     """The phases that both have, with the iterations of each that can be held against those of the other."""
     sides = a, b
     for phase in PHASES:
-        of = [np.flatnonzero((side.phases == phase) & (side.busy_ns[:-1] > 0)) for side in sides]
+        of = [_with_step_before(side, (side.phases == phase) & (side.busy_ns[:-1] > 0)) for side in sides]
         if phase == "empty" or not all(map(len, of)):
             continue
         for rounded in (False, True, None):
@@ -106,6 +106,13 @@ def _pairs(a: Served, b: Served) -> Iterator[_Pair]:
         yield _Pair(
             phase, (of[0][kept[0]], of[1][kept[1]]), (weights[0], weights[1]), (alike[0], alike[1]), rounded is not None
         )
+
+
+def _with_step_before(side: Served, wanted: Mask) -> Rows:
+    """The places of the wanted iterations, without the first of a process that the GPU was idle before, unless there is
+    no other: that gap holds whatever came before the program served, and is none between two steps."""
+    follows = wanted & ~(np.isnan(side.host_gap_ms) & (side.gap_ns[:-1] > 0))
+    return np.flatnonzero(follows if follows.any() else wanted)
 
 
 def _sizes(side: Served, rows: Rows, rounded: bool | None) -> list[tuple[int, ...]]:

@@ -19,8 +19,10 @@ from tracelens_graph.analyses.stragglers.chains import Chain
 from tracelens_graph.analyses.stragglers.rank_work import RankWork, SharedEnds, pipelines
 from tracelens_graph.graph.trace_set import Deferred, TraceSet
 
-_MOST_KNOWN, _MOST_READ = 64, 4
-"""Ranks of which is held what was found in them; the second where that holds graphs that are read again when needed."""
+_MOST_KNOWN = 64
+"""Ranks of which is held what was found in them."""
+_READ, _READ_EVENTS = 4, 400_000
+"""How many where that holds graphs that are read again when needed; more as long as they have no more events."""
 
 _WOKEN_NS = 20_000
 """What starts so soon after another collective of a thread waited there for its end."""
@@ -97,7 +99,9 @@ class Arrivals:
         self.figures, self.traces = figures, traces
         self._m = figures.matched
         self.is_held = not any(isinstance(one.graph, Deferred) for one in traces)
-        self.rank = lru_cache(_MOST_KNOWN if self.is_held else _MOST_READ)(self._rank)
+        largest = max((one.info.events for one in traces), default=0)
+        again = max(_READ, _READ_EVENTS // max(largest, 1))
+        self.rank = lru_cache(_MOST_KNOWN if self.is_held else min(again, _MOST_KNOWN))(self._rank)
 
     def _rank(self, ordinal: int, on_gpu: bool = True) -> RankWork:
         return RankWork(self._m, ordinal, self.traces[ordinal].core, on_gpu)
