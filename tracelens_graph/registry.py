@@ -83,9 +83,9 @@ _OTHERS = {
     "analyses.alignment.times": "diff_times",
     "analyses.serving.compared": "diff_phases",
     "analyses.critical_path.path_tables": (
-        "critical_path_classes critical_path_ranks critical_path_names critical_path_steps critical_path_ties "
-        "critical_path_slack"
+        "critical_path_classes critical_path_ranks critical_path_names critical_path_steps critical_path_ties"
     ),
+    "analyses.critical_path.slack": "critical_path_slack",
     "analyses.critical_path.what_if": "what_if",
     "analyses.kernels.short_kernels": "short_kernel_histogram",
     "analyses.stragglers.late_causes": "late_arrivals late_ranks",

@@ -217,6 +217,7 @@ def test_delays_are_those_of_the_same_job_without_the_slow_link(tmp_path: Path) 
         ("one way of a pipeline", "5->4"),
         ("a host of a pipeline", "host2"),
         ("a rank", "rank6"),
+        ("a switch", "switch2"),
     ],
 )
 def test_a_hint_asks_what_a_slow_link_costs(name: str, edit: str, tmp_path: Path) -> None:

@@ -66,7 +66,9 @@ def critical_path(ranks: Any, step: int | None = None, *, matched: MatchedCollec
         AnalysisError: there are no GPU events, or no such step.
     """
     job = job_causes(ranks, matched)
-    found: CriticalPath = followed_paths(job, [(step, *job.extent(step))], CriticalPath)[0]
+    if step not in job.paths:
+        job.paths[step] = followed_paths(job, [(step, *job.extent(step))], CriticalPath)[0]
+    found: CriticalPath = job.paths[step]
     return found
 
 

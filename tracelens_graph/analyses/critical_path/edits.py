@@ -13,7 +13,7 @@ import numpy as np
 
 from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.lanes import lanes
-from tracelens_graph.analyses.critical_path.meant import meant_by, names_of
+from tracelens_graph.analyses.critical_path.meant import Places, meant_by, names_of
 from tracelens_graph.analyses.critical_path.points import Edge
 from tracelens_graph.analyses.critical_path.rank_answers import Given, kept_rank, last_ends, own_causes, reach_of
 from tracelens_graph.analyses.critical_path.repair import Repair
@@ -65,13 +65,13 @@ class Asked(NamedTuple):
     Attributes:
         given: what it must know of the others.
         edits: arguments of `what_if`.
-        hosts: number of a rank -> that of its host.
+        places: where each rank is.
         repair: what it takes otherwise where it is repaired.
     """
 
     given: Given
     edits: Mapping[str, Any]
-    hosts: Mapping[int, int | None]
+    places: Places
     repair: Repair | None
 
 
@@ -79,7 +79,7 @@ def edited(rank: Reader, asked: Asked) -> Edited:
     """The answer of a rank to edits."""
     kept = rank.once(kept_rank)
     causes = own_causes(kept, asked.given, rank.core)
-    changes = _Changes(causes, rank.core, asked.hosts)
+    changes = _Changes(causes, rank.core, asked.places)
     changes.make(asked.edits)
     if asked.repair is not None:
         changes.repair(asked.repair)
@@ -91,8 +91,8 @@ def edited(rank: Reader, asked: Asked) -> Edited:
 class _Changes:
     """Edges of a rank with new weights, as they are collected."""
 
-    def __init__(self, causes: Causes, core: Core, hosts: Mapping[int, int | None]) -> None:
-        self._causes, self._core, self._hosts = causes, core, hosts
+    def __init__(self, causes: Causes, core: Core, places: Places) -> None:
+        self._causes, self._core, self._places = causes, core, places
         self._gap = causes.time[causes.after] - causes.time[causes.before]
         self._factor = np.ones(len(self._gap))
         self._fixed, self._gone, self._earlier = np.zeros((3, len(self._gap)), np.int64)
@@ -152,7 +152,7 @@ class _Changes:
 
     def speed_up_group(self, group: str, factor: float) -> None:
         """Let large messages take less; the time of small ones is latency, whatever the bandwidth."""
-        is_meant = meant_by(group, self._hosts)
+        is_meant = meant_by(group, self._places)
         self._speed_up({group: factor}, lambda _, one: is_meant(one), names_of, LATENCY_BYTES)
 
     def _speed_up(

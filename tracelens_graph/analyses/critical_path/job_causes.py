@@ -60,6 +60,7 @@ class JobCauses:
         matched: which of their collectives are one; None of one rank alone.
         last_ns: the last GPU end on the clock of the set.
         steps: the steps of the job.
+        paths: step, or None for all there is -> its critical path, where that was followed.
 
     Raises:
         AnalysisError: no rank has a GPU event.
@@ -69,6 +70,7 @@ class JobCauses:
         if matched is None and len(traces) > 1:
             matched = MatchedCollectives(traces.whole())
         self.traces, self.matched = traces, matched
+        self.paths: dict[int | None, Any] = {}
         self._first_given = [Given(self._clock(at)) for at in range(len(traces))]
         found: dict[int, Known] = {}
         self._least = least_latency(together(_first_answers(self.ask(known_of, self._first_given), found)))
@@ -92,7 +94,7 @@ class JobCauses:
     def over(self, traces: TraceSet) -> JobCauses:
         """The same of windows of the traces."""
         found = copy(self)
-        found.traces = traces
+        found.traces, found.paths = traces, {}
         for name in ("span", "moments", "stretches"):
             found.__dict__.pop(name, None)
         return found

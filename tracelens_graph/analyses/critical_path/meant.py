@@ -9,7 +9,7 @@ from tracelens_graph.graph.collectives import Collective
 
 _PAIR = re.compile(r"(\d+)->(\d+)")
 _RANKS = re.compile(r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*")
-_OF = re.compile(r"(->)?(rank|host)(\d+)(->)?")
+_OF = re.compile(r"(->)?(rank|host|switch)(\d+)(->)?")
 _MOST_RANKS = 1_000_000
 
 
@@ -18,14 +18,18 @@ def names_of(one: Collective) -> tuple[str, ...]:
     return tuple(name for name in (one.group, one.group_description, one.kind) if name)
 
 
-def meant_by(name: str, host_of: Mapping[int, int | None]) -> Callable[[Collective], bool]:
+Places = Mapping[str, Mapping[int, int | None]]
+"""`host` or `switch` -> number of a rank -> that of its host, or switch."""
+
+
+def meant_by(name: str, places: Places) -> Callable[[Collective], bool]:
     """Whether a collective is meant by a name.
 
     Args:
         name: `all`; a name of `names_of`; `2->4` for transfers of one rank to another; `4-7` or `0,2,5` for groups of
             these ranks, and transfers between two; `rank3` for all that a rank takes part in, `host1` for all that a
-            host does with others; `host1->` and `->host1` for transfers one way.
-        host_of: number of a rank -> that of its host.
+            host does with others, `switch2` a switch; `host1->` and `->host1` for transfers one way.
+        places: where each rank is.
     """
     pair, of = _PAIR.fullmatch(name), _OF.fullmatch(name)
     ranks = _listed(name)
@@ -39,7 +43,7 @@ def meant_by(name: str, host_of: Mapping[int, int | None]) -> Callable[[Collecti
             return (source, target) == (int(pair[1]), int(pair[2]))
         if of is None:
             return len(ranks) > 1 and own == ranks
-        number_of = {rank: rank if of[2] == "rank" else host_of.get(rank) for rank in own}
+        number_of = {rank: rank if of[2] == "rank" else places[of[2]].get(rank) for rank in own}
         ends = [end for end, way in ((target, of[1]), (source, of[4])) if way]
         meant = [number_of[end] for end in ends if end is not None] if ends else list(number_of.values())
         return len(set(number_of.values())) > 1 and int(of[3]) in meant

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -24,18 +25,24 @@ def longest_calls(core: Core, thread: np.ndarray, start_ns: np.ndarray, end_ns: 
         thread: code of the thread of each span.
         start_ns, end_ns: the spans; those of one thread do not overlap.
     """
-    c = core.columns
-    found = np.full(len(thread), -1, np.int64)
-    wanted = np.zeros(len(core.threads) + 1, bool)
-    wanted[thread] = True
-    hosts = host_rows(c)
-    hosts = hosts[wanted[c.thread[hosts]] & (c.dur_ns[hosts] > 0)]
-    rows_of = {code: hosts[own] for code, own in positions_by(c.thread[hosts])}
+    found, timelines = np.full(len(thread), -1, np.int64), core.once(_Timelines)
     for code, spans in positions_by(thread):
-        if (rows := rows_of.get(code)) is not None:
-            times, inside = innermost_calls(core, rows)
-            found[spans] = _most_of(times, inside, start_ns[spans], end_ns[spans])
+        found[spans] = _most_of(*timelines.of(code), start_ns[spans], end_ns[spans])
     return found
+
+
+class _Timelines:
+    """Which call of a thread is the innermost at each moment; sorted once a thread, for all paths over it."""
+
+    def __init__(self, core: Core) -> None:
+        self._core, c = core, core.columns
+        hosts = host_rows(c)
+        hosts = hosts[c.dur_ns[hosts] > 0]
+        self._rows = {code: hosts[own] for code, own in positions_by(c.thread[hosts])}
+        self.of = cache(self._of)
+
+    def _of(self, thread: int) -> tuple[Ns, Rows]:
+        return innermost_calls(self._core, self._rows.get(thread, np.zeros(0, np.int64)))
 
 
 def innermost_calls(core: Core, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -65,7 +72,7 @@ def _most_of(times: np.ndarray, inside: np.ndarray, start: np.ndarray, end: np.n
     count = np.maximum(np.searchsorted(times, end, "left") - first, 0)
     span = np.repeat(np.arange(len(start)), count)
     at = np.arange(len(span)) - np.repeat(np.cumsum(count) - count, count) + first[span]
-    until = np.append(times[1:], times[-1])
+    until = np.append(times[1:], times[-1:])
     length = np.minimum(until[at], end[span]) - np.maximum(times[at], start[span])
     known = (length > 0) & (inside[at] >= 0)
     span, row, length = span[known], inside[at][known], length[known]

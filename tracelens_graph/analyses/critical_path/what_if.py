@@ -17,6 +17,7 @@ from tracelens_graph.analyses.critical_path.job_causes import JobCauses, job_cau
 from tracelens_graph.analyses.critical_path.repair import Repairs, repairs_of
 from tracelens_graph.analyses.critical_path.rerun import incomplete_ranks
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.ranks.names import Names
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
@@ -124,7 +125,7 @@ def what_if(
         scale: a part of the names of kernels, or a pattern with `*` -> how many times as long they take.
         remove: a part of the names of functions of the host: their time is gone; what they launch stays.
         bandwidth: name or description of a process group, a kind of collectives, `all`, or ranks of a link (`2->4`,
-            `4-7`, `rank3`, `host1`; see `meant_by`) -> how many times as fast these move data.
+            `4-7`, `rank3`, `host1`, `switch2`; see `meant_by`) -> how many times as fast these move data.
         overlap: kind of collectives for which no computation waits.
         matched: which collectives of the ranks are one; by default they are matched.
 
@@ -198,9 +199,15 @@ def _answers(job: JobCauses, edits: Mapping[str, Any], repairs: Repairs) -> dict
     Raises:
         AnalysisError: something is called by a name that is nowhere.
     """
-    known = () if job.matched is None else zip(job.matched.ranks, job.matched.hosts, strict=True)
-    hosts = {one.rank: host for one, host in known if one.rank is not None}
-    asked = [Asked(given, edits, hosts, repairs.of_rank.get(rank)) for rank, given in enumerate(job.bounded)]
+    m = job.matched
+    of_ranks = {} if m is None else {"host": m.hosts, "switch": Names(m, ()).switches}
+    places = {
+        name: {
+            one.rank: at for one, at in zip(job.traces, of_ranks.get(name, ()), strict=False) if one.rank is not None
+        }
+        for name in ("host", "switch")
+    }
+    asked = [Asked(given, edits, places, repairs.of_rank.get(rank)) for rank, given in enumerate(job.bounded)]
     found: dict[int, Edited] = dict(job.ask(edited, asked))
     for same in zip(*(found[at].looked for at in sorted(found)), strict=True):
         if not any(one.times for one in same):

@@ -41,8 +41,8 @@ class Cause(NamedTuple):
     def edit(self, names: Names, worst: Sequence[int]) -> str:
         """What a change of bandwidth calls it; where it has no word for that, the worst link, by its places."""
         way, _, level = self.level.rpartition(" ")
-        if level in ("host", "rank"):
-            name = level + (str(self.which[0]) if level == "host" else names.rank(self.which[0]))
+        if level in ("host", "rank", "switch"):
+            name = level + (names.rank(self.which[0]) if level == "rank" else str(self.which[0]))
             return {"from": f"{name}->", "into": f"->{name}"}.get(way, name)
         return "->".join(map(names.rank, worst)) if level == "pair" else names.listed(worst).replace(" ", "")
 
