@@ -7,7 +7,7 @@ import numpy as np
 from tracelens_graph.analyses.alignment.repetitions import REPETITION, one_repetition
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.iterations import is_of_server
-from tracelens_graph.graph.window import Window, narrow, step_number
+from tracelens_graph.graph.window import Window, narrow, step_number, whole_window
 from tracelens_graph.schema import Kind
 
 _IN_STEPS = 0.5
@@ -90,5 +90,7 @@ def choice_note(*steps: Window) -> str:
     if steps[0].all_iterations is not None:
         chosen, others = "Steps of equal phase and size are", "--iteration N takes others, --phase P all of one phase"
     else:
+        if all(len(steps_with_work(whole_window(one.core))) < 2 for one in steps):
+            return "The step of each is compared: --from 0ms takes all that was recorded."
         chosen, others = "One step of each is", "--step N takes another"
     return f"{chosen} compared: {others}, --from 0ms all."
