@@ -150,6 +150,8 @@ def read(figure: Figure, tables: Mapping[str, Table], operator: str = "") -> Rea
     ]
     if figure.table == _TIMELINE and len(set(keys)) < len(keys):
         return Reading(math.nan, "the timeline is split by recomputation")
+    if not found and figure.table == "slowdown":
+        return Reading(math.nan, "; ".join(table.notes))
     if not found and figure.table == _TIMELINE:
         return Reading(math.nan, "the timeline has no such row" if keys else "there are no GPU events")
     if not found and figure.text != _UNLINKED and not figure.may_lack:
@@ -342,10 +344,13 @@ def figures_of_diff() -> Figures:
 
 
 def figures_of_ranks() -> Figures:
-    """The figures of the ranks of a job: times of a step, kinds of collectives, and ranks."""
+    """The figures of the ranks of a job: times of a step, its slowdown, kinds of collectives, and ranks."""
     from tracelens_graph.analyses.ranks.rank_tables import ROW_MEANING
 
-    return Figures(_fixed("rank_times", ROW_MEANING), _named(["collective_kinds", "rank_balance"]))
+    slowdown = Figure("slowdown", "slowdown", "of", ("job",), "slowdown")
+    return Figures(
+        {**_fixed("rank_times", ROW_MEANING), "slowdown": slowdown}, _named(["collective_kinds", "rank_balance"])
+    )
 
 
 def figures_of_link() -> Figures:

@@ -136,7 +136,7 @@ def ranks(
         refuse(
             (len(files) > 1 or window != WindowChoice(), f"{files[0]}: operations of a job are one file, taken whole")
         )
-        answer_operations(files[0], table, top, outputs)
+        answer_operations(files[0], table, top, outputs, conditions)
         return
     job, ranked = _job(files, window, device, not recorded_clocks, scheduler, is_theirs)
     conditions = gate.of_ranks(conditions, ranked)
@@ -158,12 +158,16 @@ OPERATIONS = ".parquet"
 """How the names of files end that hold operations of a job, as ByteDance publishes them."""
 
 
-def answer_operations(file: str, table: str | None, top: int | None, outputs: Outputs) -> None:
+def answer_operations(
+    file: str, table: str | None, top: int | None, outputs: Outputs, conditions: Sequence[gate.Condition]
+) -> None:
     """Show how much slower a job of recorded operations is than with even work."""
     from tracelens_graph.analyses.stragglers.slowdown import slowdown
 
-    found = slowdown(file)
     refuse((table not in (None, "slowdown"), f"{file}: of operations there is one table, slowdown"))
+    other = [one.figure.text for one in conditions if one.figure.table != "slowdown"]
+    refuse((other, f"{file}: of operations there is one figure, slowdown; {''.join(other[:1])} is of traces"))
+    found = slowdown(file)
 
     def drawn(_: Shown) -> str:
         from tracelens_graph.reports.html.ranks import slowdown_page
@@ -175,9 +179,30 @@ def answer_operations(file: str, table: str | None, top: int | None, outputs: Ou
     shown = for_people(found.table(), top)
     if outputs.to_screen:
         wide = screen()
-        head = [*wrapped(found.line(), wide.width, "  "), "", *found.heat_map().text(*wide).splitlines(), ""]
-        print_lines([*(head if table is None else ()), *shown.text().splitlines()])
+        of_job = f"{found.sizes()}; {found.times()}"
+        lines = [line for one in (of_job, found.line()) for line in wrapped(one, wide.width, "  ")]
+        head = [*lines, "", *found.heat_map().text(*wide).splitlines(), ""]
+        asked = Asked([file], WindowChoice())
+        below = [asked.next("--table", "slowdown", "--top", "0"), asked.next("-o", "slowdown.html")]
+        few = shown if top is not None else for_people(_few_of_each(shown.table), 0)
+        print_lines([*head, *few.text().splitlines(), *below] if table is None else shown.text().splitlines())
     outputs.write(shown, forms, lambda: {one.name: one for one in found.tables()})
+    gate.judge(conditions, lambda _: found.table())
+
+
+_OF_EACH = 5
+"""Types of operations, stages, data-parallel ranks and workers on the first screen."""
+
+
+def _few_of_each(table: Table) -> Table:
+    """The slowest of each kind of rows."""
+    import numpy as np
+
+    kinds = list(table["of"])
+    kept = [at for at, kind in enumerate(kinds) if kinds[:at].count(kind) < _OF_EACH]
+    more = f"the first {_OF_EACH} of each kind, {len(kept):,} of {len(table):,} rows"
+    few = table.take(np.array(kept))
+    return few if len(kept) == len(table) else replace(few, notes=[more, *few.notes])
 
 
 def _job(

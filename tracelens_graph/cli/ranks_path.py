@@ -33,6 +33,8 @@ TABLES = (
 _ROWS_FOR_PEOPLE = 20
 FEW_FILES = 8
 """From more files on, a part that is asked for is looked for in some before all are read."""
+_WORK_TRIED = 2
+"""Kernels, and functions of the host, with most of the path that are tried as changes of one trace."""
 WORTH_ASKING = 0.01
 """Share of a path that a change must save to be suggested."""
 _NUMBER = re.compile(r"[0-9]+\.?[0-9]*|\.[0-9]+")
@@ -199,30 +201,39 @@ class _Path:
     def _changes(self) -> Iterator[str]:
         """Changes that save something: faster collectives, a repair of the rank with most of the path, or of all.
 
-        Large jobs are not replayed, and have the repair suggested.
+        Of one trace: faster kernels, and less time in a function of the host, of those with most of the path. Large
+        jobs are not replayed, and have the repair suggested.
         """
         from tracelens_graph.analyses.ranks.job import MOST_EVENTS
 
         traces, late = self.job.traces, self.path.ranks()
-        if len(traces) < 2 or not len(late):
+        if not len(late):
             return
         place = next(at for at, one in enumerate(traces) if one.name == late["trace"][0])
         if sum(one.info.events for one in traces) > MOST_EVENTS:
-            yield f"repair={called(traces, place)}"
+            yield from [f"repair={called(traces, place)}"] if len(traces) > 1 else []
             return
         if self._saves(collectives=2):
             yield "collectives=2"
-        repairs = {called(traces, place): late["trace"][0], "all": "all"}
-        yield from (f"repair={name}" for name, ranks in repairs.items() if self._saves(repair=ranks))
+        if len(traces) > 1:
+            repairs = {called(traces, place): late["trace"][0], "all": "all"}
+            yield from (f"repair={name}" for name, ranks in repairs.items() if self._saves(repair=ranks))
+            return
+        names = self.path.names().records()
+        for kind, edit, form in (("computation", "scale", "scale={}:0.5"), ("host", "remove", "remove={}")):
+            for name in [row["name"] for row in names if row["class"] == kind][:_WORK_TRIED]:
+                if self._saves(**{edit: {name: 0.5} if edit == "scale" else name}):
+                    yield form.format(name)
+                    break
 
     def _saves(self, **change: Any) -> bool:
         from tracelens_graph.analyses.critical_path.what_if import what_if
 
         try:
-            saved = what_if(self.job, self.asked.step, **change).saved_ns
+            found = what_if(self.job, self.asked.step, **change)
         except AnalysisError:  # there are no collectives, or no other rank does the like
             return False
-        return saved >= WORTH_ASKING * self.path.length_ns
+        return found.saved_ns >= max(WORTH_ASKING * self.path.length_ns, found.error_ns)
 
     def json(self) -> str:
         """The answer for programs."""

@@ -83,10 +83,14 @@ def sentence(found: WhatIf) -> str:
     """What a change would gain, and how far that may be off."""
     before, saved = found.path.length_ns, found.saved_ns
     percent = 100 * abs(saved) / before if before else 0.0
+    error = max(found.error_ns, _LEAST_ERROR_NS)
+    change = f"{'saves' if saved >= 0 else 'costs'} {abs(saved) / 1e6:,.3f} ms, {percent:.1f} %"
+    if 0 < abs(saved) <= found.error_ns:
+        change = "which is no more than the error"
+    shown = f"{error / 1e3:,.1f} us" if error < 1e6 else f"{error / 1e6:,.3f} ms"
     return (
         f"With {found.change}, {subject(found.path)} takes {found.changed_ns / 1e6:,.3f} instead of "
-        f"{before / 1e6:,.3f} ms ({'saves' if saved >= 0 else 'costs'} {abs(saved) / 1e6:,.3f} ms, {percent:.1f} %); "
-        f"error at most {max(found.error_ns, _LEAST_ERROR_NS) / 1e3:,.1f} us{_moved(found)}"
+        f"{before / 1e6:,.3f} ms ({change}); error at most {shown}{_moved(found)}"
     )
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.diagnosis.finding import shown_ms
+from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
 from tracelens_graph.analyses.ranks.figures import HELD_UP
 from tracelens_graph.analyses.ranks.job import Job
-from tracelens_graph.graph.trace_set import Ranked
+from tracelens_graph.graph.trace_set import Ranked, rank_titles
 from tracelens_graph.reports.document import document_json
 from tracelens_graph.reports.markdown import escape, page, table_markdown
 from tracelens_graph.reports.views import with_headings
@@ -115,13 +115,30 @@ def notes(job: Job) -> list[str]:
 
 
 def _held_up(job: Job) -> str:
-    """What delays in the table add up to, and what a repair of the most expensive culprit saves."""
+    """What delays in the table add up to; what repairs of the worst culprit and of who holds up others most save."""
     culprits = job.lateness.culprits if job.lateness is not None else ()
-    saved = job.repair_saves_ns if culprits and job.is_replayed else None
-    if not culprits or (job.is_replayed and saved is None):
-        return HELD_UP
-    saves = f"at most {shown_ms(culprits[0].late_ns)}" if saved is None else shown_ms(saved)
-    return f"held up ms: delays count again where they delay; a repair of {culprits[0].who} saves {saves}"
+    held_up = [ms or 0.0 for ms in job.table("rank_balance")["held_up_ms"]]
+    worst = int(np.argmax(held_up)) if any(held_up) else None
+    saves = []
+    if culprits:
+        saves.append(_repair(job, culprits[0].who, culprits[0].places))
+        if not job.is_replayed:
+            saves = [f"a repair of {culprits[0].who} saves at most {shown_ms(culprits[0].late_ns)}"]
+    if worst is not None and not any(worst in one.places for one in culprits):
+        saves.append(_repair(job, rank_titles(job.matched.ranks)[worst], (worst,)))
+    said = list(filter(None, saves))
+    return "; ".join(["held up ms: delays count again where they delay", *said]) if said else HELD_UP
+
+
+def _repair(job: Job, who: str, places: Sequence[int]) -> str:
+    """What a repair of some ranks saves of the recording, as far as a replay shows; empty where nothing shows it."""
+    found = job.repaired(places)
+    if found is None:
+        return ""
+    if found.saved_ns <= 10 * found.error_ns:
+        return f"a repair of {who} saves at most {shown_ms(max(found.saved_ns, 0) + found.error_ns)}"
+    share = percent(found.saved_ns, found.path.length_ns)
+    return f"a repair of {who} saves {shown_ms(found.saved_ns)} ({share:.1f} % of the recording)"
 
 
 def first_rows(table: Table, most: int) -> Table:
@@ -129,6 +146,8 @@ def first_rows(table: Table, most: int) -> Table:
     if table.name == "rank_balance" and most and len(table) > most:
         order = np.argsort(-np.array(table["held_up_ms"], float), kind="stable")
         table = replace(table.take(order), title=f"{table.title}, those that hold up the others most first")
+    if table.name == "rank_balance" and len(set(table["rank"])) < len(table):  # else nothing says which one a row is
+        table = replace(table, columns={**table.columns, "rank": table["trace"]})
     if table.name == "rank_times":
         shares = zip(table["time"], table["percent"], strict=True)
         small = [name == "copying" and (share or 0) < _LEAST for name, share in shares]

@@ -47,7 +47,9 @@ def test_published_jobs(job: str) -> None:
 
 
 @needs_corpus
-@pytest.mark.parametrize(("job", "culprit"), [("AR", "dp 0 stage 0 alone 1.97"), ("ST", "stage 3 of 4 alone 1.23")])
+@pytest.mark.parametrize(
+    ("job", "culprit"), [("AR", "dp 0 stage 0 alone 1.97"), ("ST", "stage 3 (of 0 to 3) alone 1.23")]
+)
 def test_the_culprit_of_published_jobs_is_named(job: str, culprit: str) -> None:
     assert culprit in tlg.slowdown(PUBLISHED / f"trace-{job}.parquet").line()
 
@@ -67,12 +69,13 @@ JOBS = {
     "host": (Job(ranks=4, pipeline=4, causes=(Cause("python", (2,), us=6000),)), "rank2", "gc.py(12): collect"),
     "loader": (Job(ranks=8, pipeline=4, causes=(Cause("data_loader", (0,), us=8000),)), "rank0", "data loader"),
     "link": (Job(ranks=8, pipeline=4, slow=(((2, 4), 0.05),)), "slow transfers of recv", "recv"),
-    "stage": (Job(ranks=8, pipeline=4, stage_factor={3: 1.6}), "stage 3 of 4", "uneven stages"),
+    "stage": (Job(ranks=8, pipeline=4, stage_factor={3: 1.6}), "stage 3 (of 0 to 3)", "uneven stages"),
     "eight stages": (
         Job(ranks=8, pipeline=8, microbatches=8, causes=(Cause("slower_kernels", (5,), factor=1.8),)), "rank5", "slower"
     ),
     "python of a stage": (
-        Job(ranks=4, pipeline=2, causes=(Cause("python", (0, 1), us=3000),)), "stage 0 of 2", "uneven stages, python"
+        Job(ranks=4, pipeline=2, causes=(Cause("python", (0, 1), us=3000),)),
+        "stage 0 (of 0 to 1)", "uneven stages, python",
     ),
     "further kernels": (
         Job(causes=(Cause("more_gpu_work", (2,), us=900),)), "rank2", "more gpu work"

@@ -20,6 +20,7 @@ from tracelens_graph.analyses.ops.programs import recorded_executions
 from tracelens_graph.analyses.performance.judged_ops import device_of
 from tracelens_graph.analyses.places.host_times import By, host_span, host_times, thread_name
 from tracelens_graph.analyses.shared.gpu_work import calls_named
+from tracelens_graph.analyses.shared.thinned import LAUNCH, is_thinned
 from tracelens_graph.graph.intervals import length, merge
 from tracelens_graph.graph.iterations import is_of_server
 from tracelens_graph.graph.traversals import launches_of
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 _NAMED = 3
 """Ops that the headline of a trace without GPU events names."""
 
-LAUNCH = re.compile(r"^(?:cuda|hip|cu)\w*Launch")
 """Calls that launch kernels or graphs."""
 _CAPTURE = re.compile(r"^(?:cuda|hip|cu)(?:StreamBeginCapture|StreamEndCapture|GraphInstantiate)")
 
@@ -150,17 +150,6 @@ def too_little(account: Account) -> Finding | None:
     ask = "tracelens-graph info TRACE"
     text = f"Too little {'work to judge it as a run' if is_part else 'recorded to judge the run'}: {why}"
     return Finding("headline", text, evidence, advice=advice, ask_next=ask)
-
-
-def is_thinned(w: Window) -> bool:
-    """Whether most events were left out of the file: few numbers of the window's launches are there."""
-    c, launches = w.core.columns, calls_named(w, LAUNCH.search)
-    given = c.correlation[launches]
-    given = given[given > 0]
-    if len(given) < limits.THINNED_CALLS:
-        return False
-    present = 100 * len(np.unique(given)) / (int(given.max()) - int(given.min()) + 1)
-    return present < limits.THINNED_PERCENT and bool(np.isin(launches, launches_of(c, w.core.gpu_rows)).all())
 
 
 _INITIAL = re.compile(

@@ -8,7 +8,7 @@ from typing import Any
 
 from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.critical_path import causes_of
-from tracelens_graph.analyses.critical_path.what_if import what_if
+from tracelens_graph.analyses.critical_path.what_if import WhatIf, what_if
 from tracelens_graph.analyses.ranks.collective_tables import collectives_table, kinds_table, unmatched_collectives
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.link_delays import LinkDelays
@@ -136,23 +136,21 @@ class Job:
     @property
     def is_replayed(self) -> bool:
         """Whether the recording of all ranks can be run again with changes, in a short time."""
-        return self.matched.whole is self.matched and self._is_small and self._causes is not None
+        is_all = len(self.matched.whole) == len(self.matched)  # as of the only step
+        return is_all and self._is_small and self._causes is not None
 
-    @property
-    def repair_saves_ns(self) -> int | None:
-        """What a repair of the most expensive culprit saves of the recording, by a replay; see `is_replayed`.
+    def repaired(self, places: Sequence[int]) -> WhatIf | None:
+        """The recording with some ranks repaired, by a replay.
 
-        None where nobody is late, where ranks of collectives are missing, or where the replay may be off by more than a
-        tenth of it.
+        None where it is not replayed, where ranks of collectives are missing, or no other rank does the like.
         """
-        if self._causes is None or self.lateness is None or not self.lateness.culprits or self.matched.lacking:
+        if not places or not self.is_replayed or self._causes is None or self.matched.lacking:
             return None
-        late = [self.matched.ranks[place].name for place in self.lateness.culprits[0].places]
         try:
-            found = what_if(self._causes.traces, repair=late, matched=self._causes.matched)
-        except AnalysisError:  # no other rank does the like
+            late = [self.matched.ranks[place].name for place in places]
+            return what_if(self._causes.traces, repair=late, matched=self._causes.matched)
+        except AnalysisError:
             return None
-        return found.saved_ns if found.saved_ns > 10 * found.error_ns else None
 
     @cached_property
     def slowdown(self) -> Slowdown | None:

@@ -23,7 +23,7 @@ from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT, Parts, PartsByC
 from tracelens_graph.analyses.ranks.rank_collectives import Nodes, RankCollectives
 from tracelens_graph.graph.arrays import lower_medians
 from tracelens_graph.graph.collectives import Collective
-from tracelens_graph.graph.trace_set import Deferred, TraceSet
+from tracelens_graph.graph.trace_set import Deferred, TraceSet, rank_titles
 from tracelens_graph.utils.arrays import Codes, Mask, Rows
 
 _SAME_CLOCK_NS = 50
@@ -393,6 +393,17 @@ class MatchedCollectives(PartsByCollective):
     def _notes_on_ranks(self) -> list[str]:
         """Where ranks are missing that others may have waited for."""
         notes, ranks = [], len(self.ranks)
+        if thinned := [place for place, one in enumerate(self.ranks) if one.is_thinned]:
+            titles = rank_titles(self.ranks)
+            who = (
+                f"file of {titles[thinned[0]]}"
+                if len(thinned) == 1
+                else f"files of {len(thinned):,} of {ranks:,} ranks"
+            )
+            notes.append(
+                f"most events were left out of the {who}: calls that seem long may hold others, and host time "
+                "and what a change of it would save are not reliable"
+            )
         if lacking := len(self.incomplete):
             notes.append(f"{lacking:,} of {len(self):,} collectives lack ranks of their groups, which may be the last")
         if (job := self._job_size) > ranks and not self.group_size.all():

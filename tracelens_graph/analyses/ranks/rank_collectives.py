@@ -18,6 +18,7 @@ import numpy as np
 
 from tracelens_graph.analyses.ranks.held import Entry, Forms, Held
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, COMPUTATION, gpu_classes
+from tracelens_graph.analyses.shared.thinned import is_thinned
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.collectives import Collective, collectives_of
 from tracelens_graph.graph.core import Core
@@ -199,6 +200,7 @@ class RankCollectives:
         damage: what of its file was repaired or lost; empty if it is sound.
         switch: what the names of hosts at one switch share, None where not known.
         lacks: why it has nothing of the part that was asked for, such as a step; all of it is there then.
+        is_thinned: whether most events were left out of its file.
     """
 
     name: str
@@ -217,6 +219,7 @@ class RankCollectives:
     damage: str = ""
     switch: str | None = None
     lacks: str = ""
+    is_thinned: bool = False
 
     @property
     def has_gpu_work(self) -> bool:
@@ -266,6 +269,7 @@ class RankCollectives:
             w.title,
             info.damage,
             switch_of(trace),
+            is_thinned=is_thinned(whole_window(trace.core)),
         )
 
 

@@ -42,7 +42,12 @@ CULPRITS = TableSchema(
             heading="cost ms",
             drop_priority=2,
         ),
-        "percent": Column("share of the mean time that the ranks were recorded", "%", Role.share, heading="%"),
+        "percent": Column(
+            "share of the recording; where it is not replayed, of the mean time that the ranks were recorded",
+            "%",
+            Role.share,
+            heading="%",
+        ),
         "what": Column.text("what the worst of them did longer", heading="what", drop_priority=-1, wraps=True),
     },
 )
@@ -161,7 +166,9 @@ def proven(found: Sequence[Culprit], even: Slowdown, figures: Figures) -> list[C
             if one.reason in (*GPU_REASONS, SLOW_HOST):  # what all work shares shows over the whole recording only
                 reason, of_all = even.why(max(places, key=lambda place: even.workers[place]))
                 what = of_all if reason == one.reason else what
-            kept.append(replace(one, places=places, who=who, moves=moves, what=what, cost_ns=even.cost_ns(places)))
+            share = percent(one.late_ns, even.length_ns * even.work.steps)
+            changed = replace(one, places=places, who=who, moves=moves, what=what, percent=share)
+            kept.append(replace(changed, cost_ns=even.cost_ns(places)))
     kept = [one for one in kept if one.reason in GPU_REASONS or _is_saved(one, kept, even)]
     known = {place for one in kept for place in one.places}
     more: dict[tuple[str, str], list[int]] = defaultdict(list)
@@ -182,7 +189,7 @@ def proven(found: Sequence[Culprit], even: Slowdown, figures: Figures) -> list[C
         kept.append(
             Culprit(
                 tuple(slow), called(names, slow, False, shared), steps, "", False, reason, even.why(worst)[1], cost,
-                percent(cost, figures.mean_span_ns), round(cost / max(len(steps), 1)), cost,
+                percent(cost, even.length_ns * even.work.steps), round(cost / max(len(steps), 1)), cost,
             )
         )  # fmt: skip
     return kept

@@ -26,6 +26,7 @@ from tracelens_graph.analyses.critical_path.rerun import (
     weights,
     without_arrivals,
 )
+from tracelens_graph.analyses.critical_path.walk import followed
 from tracelens_graph.analyses.diagnosis.finding import brief
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
 from tracelens_graph.analyses.shared.common_factor import CLOCK, agreed_factor
@@ -93,9 +94,9 @@ def work_of_job(causes: Causes, between_programs: bool = True) -> Work:
     there = ~apart[causes.ordinal]
     ends = np.flatnonzero((causes.role == Role.gpu_end) & there)
     steps = steps_of(causes)
-    begin = int(causes.time[there].min())
-    if len(steps.number):
-        begin = max(begin, int(steps.start_ns[0]))
+    # Where the path begins that bounds the recording: ranks that began to record before do not lengthen it.
+    path = followed(causes, int(ends[np.argmax(causes.time[ends])]), None) if between_programs else ends[:0]
+    begin = int(causes.time[causes.before[path]].min() if len(path) else causes.time[there].min())
     return Work(
         before=causes.before,
         after=causes.after,

@@ -9,7 +9,7 @@ data from when the last of its peers has come.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -109,7 +109,39 @@ def _work(columns: Mapping[str, np.ndarray], kinds: np.ndarray, name: str) -> Wo
         dp_rank=dp[at],
         ends=ends,
         step=step_at,
+        explain=lambda of, at: _explained(takes, code, worker, names.tolist(), of, at),
     )
+
+
+def _explained(takes: Ns, code: Codes, worker: Codes, names: Sequence[str], of: int, at: int) -> tuple[str, str]:
+    """What is slow on a worker: a type of operations, or computation; and how many times as long as usual it takes.
+
+    Usual is the median of the other workers. Computation is named as a whole where several types of it have at least
+    half of the excess of that with most.
+
+    Args:
+        takes, code, worker: of each operation how long it takes, its type, and its worker.
+        names: of the types.
+        of, at: places of the worker, and of the type with most of its excess.
+    """
+    shape = int(worker.max()) + 1, len(names)
+    place = worker * len(names) + code
+    count = np.bincount(place, minlength=shape[0] * shape[1]).reshape(shape)
+    mean = np.bincount(place, takes, shape[0] * shape[1]).reshape(shape) / np.maximum(count, 1)
+    factors, excess = {}, {}
+    for one, name in enumerate(names):
+        others = np.delete(mean[:, one], of)[np.delete(count[:, one], of) > 0]
+        if count[of, one] and len(others) and (usual := float(np.median(others))) > 0:
+            factors[name] = float(mean[of, one]) / usual
+            excess[name] = float(count[of, one] * (mean[of, one] - usual))
+    most = excess.get(names[at], 0.0)
+    if most <= 0:
+        return names[at], ""
+    slow = [name for name in factors if name.endswith(_COMPUTE) and 2 * excess[name] >= most]
+    if names[at] not in slow or len(slow) < 2:
+        return names[at], f"{factors[names[at]]:.2f}x"
+    slow.sort(key=lambda name: -factors[name])
+    return "computation", ", ".join(f"{name.removesuffix(_COMPUTE)} {factors[name]:.2f}x" for name in slow)
 
 
 def _ideal(takes: Ns, code: Codes, communicates: Mask) -> Ns:

@@ -51,8 +51,8 @@ SLOWDOWN = TableSchema(
     {
         "of": Column.key("job, type, stage, dp_rank, or worker", heading="of"),
         "name": Column.key("type of operations, or name of the worker", heading="name", drop_priority=0),
-        "stage": Column("pipeline stage", heading="stage"),
-        "dp_rank": Column("data-parallel rank: number of the pipeline", heading="dp rank"),
+        "stage": Column("pipeline stage", heading="stage", drop_priority=1),
+        "dp_rank": Column("data-parallel rank: number of the pipeline", heading="dp rank", drop_priority=1),
         "slowdown": Column(
             "length of the job over that of the ideal one, where all operations of a type take the same; except for "
             "the job, only the operations of this row keep the times that they took; a worker of a pipeline has the "
@@ -62,7 +62,7 @@ SLOWDOWN = TableSchema(
             figure="slowdown",
         ),
         "lost_ms": Column(
-            "what a step takes longer than the ideal one for it", "ms", heading="lost ms", drop_priority=1
+            "what a step takes longer than the ideal one for it", "ms", heading="lost ms a step", drop_priority=0
         ),
         "reason": Column.text(
             "of a worker that takes at least 1 % longer the type of operations with most of that, and how they differ",
@@ -243,7 +243,7 @@ class Slowdown:
         more = f" and {len(found) - 3:,} more" if len(found) > 3 else ""
         reason, what = known.get(found[0]) or self.why(found[0])
         if stage is not None:
-            names, more = [f"stage {stage} of {len(self.stages)} alone {self.stages[stage]:.2f}"], ""
+            names, more = [f"stage {stage} (of 0 to {max(self.stages)}) alone {self.stages[stage]:.2f}"], ""
             reason = f"uneven stages, {reason}"
         if reason == LINK:  # a link is of several ranks, and none of them is slow itself
             kind, _, _ = what.partition(":")
@@ -335,11 +335,29 @@ class Slowdown:
     def measures(self) -> list[str]:
         """M_W and M_S in words."""
         of = {"M_W": (self.by_workers, "the slowest 3 % of the workers"), "M_S": (self.by_last_stage, "the last stage")}
+        if self.job < 1 + WORTH_A_REASON:
+            return []
+        less = ", as the others have less than even work"
         return [
-            f"{name}: {round(100 * share)} % of the excess goes with {whom}"
+            f"{name}: {round(100 * share)} % of the excess goes with {whom}{less * (share > 1 + WORTH_A_REASON)}"
             for name, (share, whom) in of.items()
             if share is not None
         ]
+
+    def sizes(self) -> str:
+        """How many workers, stages, data-parallel ranks and steps there are."""
+        steps = max(int(self.work.step.max()) + 1, self.work.steps)
+        counts = {
+            "worker": len(self.workers),
+            "stage": len(self.stages),
+            "data-parallel rank": len(self.dp_ranks),
+            "step": steps,
+        }
+        return ", ".join(f"{count:,} {what}{'s' * (count > 1)}" for what, count in counts.items())
+
+    def times(self) -> str:
+        """How long a step takes, and would take with even work."""
+        return f"a step takes {self.length_ns / 1e6:,.1f} ms, with even work {self.ideal_ns / 1e6:,.1f} ms"
 
     def tables(self) -> list[Table]:
         """All tables."""

@@ -158,9 +158,8 @@ def slowdown_page(found: Slowdown, source: str) -> str:
         source: what the operations are called together.
     """
     title, texts, tables = clean(f"Slowdown of {source}"), Texts(), {one.name: one for one in found.tables()}
-    counts = (len(found.workers), "worker"), (len(found.stages), "stage"), (len(found.dp_ranks), "data-parallel rank")
     first = {
-        "head": ", ".join(f"{count:,} {what}{'s' * (count > 1)}" for count, what in counts),
+        "head": f"{found.sizes()}; {found.times()}",
         "headline": clean(found.line().removeprefix("slowdown: "), LONGEST_LINE),
         "slowdown": slowdown_map(found, tables["slowdown"]),
         "late": [], "late_rank": -1, "has_slow_links": False, "has_bandwidths": False, "reasons": [], "commands": [],
