@@ -37,6 +37,9 @@ _TIMELINE = "gpu_timeline"
 _UNLINKED = "unlinked_percent"
 _RANK = "rank:"
 _AUTOGRAD = "autograd::engine::evaluate_function: "
+_LISTED = 3
+"""Rows within noise that are named at most."""
+
 _NOISE = "noise"
 """In the column `proof` of a table of changes: nothing shows that it is more than noise."""
 
@@ -163,8 +166,9 @@ def read(figure: Figure, tables: Mapping[str, Table], operator: str = "") -> Rea
         return Reading(0.0, f"{name!r} is not in the trace and counts as 0{meant and f'; {meant}'}")
     values = [math.nan if cell is None else float(cell) for cell in found]
     noise = _within_noise(table, figure)
-    values = [0.0 if is_noise else value for value, is_noise in zip(values, noise, strict=True)]
-    remark = f"{sum(noise)} of {len(noise)} changed by less than their noise and count as 0" if any(noise) else ""
+    values = [0.0 if text else value for value, text in zip(values, noise, strict=True)]
+    named = [text for text in noise if text][:_LISTED]
+    remark = f"{', '.join(named)}: within noise, which counts as 0 (--noise off counts it)" if named else ""
     about = table.about.get(figure.column)
     if len(values) < 2 or about is None or about.adds_up:
         value = sum(values)
@@ -188,11 +192,16 @@ def time_behind(figure: Figure) -> Figure | None:
     return replace(figure, column=fields["ms"])
 
 
-def _within_noise(table: Table, figure: Figure) -> list[bool]:
-    """Of each row of a figure whether its change is within noise; of a table that knows no noise none is."""
-    proofs = table.columns.get("proof", [""] * len(table))
-    keys = table[figure.key]
-    return [proof == _NOISE for key, proof in zip(keys, proofs, strict=True) if not figure.rows or key in figure.rows]
+def _within_noise(table: Table, figure: Figure) -> list[str]:
+    """The change, with its interval, of each row of a figure that is within noise; "" for other rows."""
+    found = []
+    for row in table.records():
+        if not figure.rows or row[figure.key] in figure.rows:
+            change = f" {row['change_ms']:+,.3f} ms" if row.get("change_ms") is not None else ""
+            low, high = row.get("low_ms"), row.get("high_ms")
+            interval = f" ({low:+,.3f} to {high:+,.3f})" if low is not None and high is not None else ""
+            found.append(f"{row[figure.key]}{change}{interval}" if row.get("proof") == _NOISE else "")
+    return found
 
 
 def of_ranks(conditions: Sequence[Condition], ranks: Sequence[Ranked]) -> list[Condition]:

@@ -236,7 +236,7 @@ def headline(totals: Table, changed: Sequence[Mapping[str, Any]]) -> str:
     if row["proof"] in (Proof.noise, Proof.places):
         ms = sum(one["change_ms"] for one in changed)
         if round(ms, 3):
-            noise = f", {ms:+,.3f} ms of it beyond noise"
+            noise = f"; places that changed beyond noise: {ms:+,.3f} ms"
         elif change and not changed:
             noise = ", within noise"
     return f"GPU time {first:,.3f} -> {second:,.3f} ms: {text}{noise}"

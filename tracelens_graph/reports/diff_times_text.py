@@ -41,7 +41,7 @@ def total_lines(difference: Diff, totals: Table, width: int) -> Iterator[str]:
     step = by_name[STEP]
     # A step says more than its GPU work only where it changed by more than that.
     is_more = abs(step["change_ms"]) > abs(by_name["total_time"]["change_ms"]) + _LEAST_OF_STEP * step["a_ms"]
-    rows = [by_name[name] for name in _PARTS if name != STEP or (is_more and step["proof"] != Proof.noise)]
+    rows = [by_name[name] for name in _PARTS if name != STEP or is_more]
     beside = {one.total: one for one in overlaps(difference)}
     least = _LEAST_OF_TIME * max((max(row["a_ms"], row["b_ms"]) for row in rows), default=0)
     for row in rows:
