@@ -25,8 +25,8 @@ from pages import DOCS, publish
 import tracelens_graph as tlg
 from tracelens_graph import perf, schema
 from tracelens_graph._lazy import homes_of
-from tracelens_graph.analyses.alignment.causes import Reason
 from tracelens_graph.analyses.alignment.noise import Proof
+from tracelens_graph.analyses.alignment.reasons import Reason
 from tracelens_graph.analyses.diagnosis.finding import TOPICS
 from tracelens_graph.analyses.idle.idle import CAUSE_MEANING
 from tracelens_graph.analyses.places.attribution import LEVELS

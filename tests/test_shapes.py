@@ -17,7 +17,7 @@ from growth import calls, elements, metered, steps
 from shapes import SHAPES, trace
 from typer.testing import CliRunner
 
-from tracelens_graph.analyses.alignment import leaf_matching
+from tracelens_graph.analyses.alignment import root_pairs
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.categories import kernels
 from tracelens_graph.cli.app import app
@@ -115,7 +115,7 @@ LARGER = (192, 384, 768)
 def test_work_of_commands_grows_with_the_trace(
     shape: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leaf_matching, "_ROOT_PAIRS", 64)
+    monkeypatch.setattr(root_pairs, "_ROOT_PAIRS", 64)
     measured = []
     for n in LARGER:
         words = command.replace("OUT", str(tmp_path / f"{n}{'.html' if '--html' in command else ''}")).split()

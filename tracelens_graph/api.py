@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from tracelens_graph.analyses.alignment.difference import median_steps
+from tracelens_graph.analyses.alignment.compared_steps import median_steps
 from tracelens_graph.analyses.alignment.host_work import comparable
 from tracelens_graph.errors import (
     AnalysisError,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from handmade import call, gpu, span
 
-from tracelens_graph.analyses.alignment.difference import median_steps
+from tracelens_graph.analyses.alignment.compared_steps import median_steps
 from tracelens_graph.analyses.diagnosis.account import account_of
 from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.serving.compared import phases_table

@@ -15,9 +15,10 @@ H100, MI300 = "tracelens/h100", "tracelens/mi300"
 TRACES = {
     "vit": (f"{H100}/vit-nsfw", None),
     "resnet": (f"{MI300}/resnet-ddp-checkpointing", "ProfilerStep#16"),
+    "qwen": (f"{H100}/qwen1.5-0.5b", None),
 }
 """Inference on NVIDIA of 12 equal layers, waiting for the host; training on AMD with backward, all-reduce and
-recomputation, the GPU behind the host. Stacks, modules, and one step."""
+recomputation, the GPU behind the host; inference on NVIDIA of 24 layers. Stacks, modules, and one step."""
 
 
 @cache
@@ -233,6 +234,45 @@ def fuse(first: str, second: str, around: str, name: str, kernel: str, share: fl
 
 def _inside(event: Event, around: Event) -> bool:
     return around["ts"] <= event["ts"] and _end(event) <= _end(around) and event["tid"] == around["tid"]
+
+
+def join_products(around: str, first: int, number: int, sizes: tuple[str, str], share: float = 0.7) -> Edit:
+    """In each module some products of one input become one, of which other sizes are recorded."""
+
+    def edit(t: Recording) -> float:
+        changed = 0.0
+        for module in t.modules(around):
+            inside = {id(event) for event in t.inside(module)}
+            linears = [event for event in t.modules("Linear_.*") if id(event) in inside][first : first + number]
+            before = total_ms(t.work(linears))
+            for gone in linears[1:]:
+                t.remove(gone)
+            for op in t.ops("aten::(linear|addmm|mm|matmul)", linears[0]):
+                op["args"]["Input Dims"] = _replaced(op["args"]["Input Dims"], *sizes)
+            left = total_ms(t.work(linears[0]))
+            changed += t.scale(t.work(linears[0]), share * before / left) + left - before
+        return changed
+
+    return edit
+
+
+def fuse_apart(first: str, second: str, around: str, name: str, kernel: str, share: float = 0.6) -> Edit:
+    """In each module a module in it and an op behind it become one op, where the op is; others stand between them."""
+
+    def edit(t: Recording) -> float:
+        changed = 0.0
+        for module in t.modules(around):
+            inside = {id(event) for event in t.inside(module)}
+            gone = next(event for event in t.modules(first) if id(event) in inside)
+            kept = t.ops(second, module)[-1]
+            before = total_ms(t.work([gone, kept]))
+            t.remove(gone)
+            (event,) = t.work(kept)
+            kept["name"], event["name"], event["dur"] = name, kernel, 1000 * before * share
+            changed += before * (share - 1)
+        return changed
+
+    return edit
 
 
 def split_k(ops: str, kernels: str, us: float = 6.0, factor: float = 0.7) -> Edit:

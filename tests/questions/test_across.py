@@ -13,7 +13,8 @@ from made_traces import traces
 from placed_traces import OLD, chain, graph_of, placed, two
 from same_tables import Ask, assert_same
 
-from tracelens_graph.analyses.alignment.difference import Diff, median_steps
+from tracelens_graph.analyses.alignment.compared_steps import median_steps
+from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.db.database import Database
 from tracelens_graph.errors import AnalysisError

@@ -15,7 +15,8 @@ from plain_xplane import Plane, written
 from same_tables import Ask, assert_same
 
 from corpus import loaded, parametrize, xplane_files
-from tracelens_graph.analyses.alignment.difference import Diff, median_steps
+from tracelens_graph.analyses.alignment.compared_steps import median_steps
+from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.db.database import Database

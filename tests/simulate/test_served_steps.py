@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tracelens_graph import idle_causes, idle_gaps, iterations, load, phases, step_costs
-from tracelens_graph.analyses.alignment.difference import Diff, median_steps
+from tracelens_graph.analyses.alignment.compared_steps import median_steps
+from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.tables import totals_table
 from tracelens_graph.analyses.alignment.times import time_parts
 from tracelens_graph.analyses.diagnosis.verdict import verdict

@@ -18,7 +18,8 @@ from tracelens_graph.cli.traces import call_devices, say
 from tracelens_graph.cli.windows import WindowChoice
 
 if TYPE_CHECKING:
-    from tracelens_graph.analyses.alignment.difference import Diff, Place
+    from tracelens_graph.analyses.alignment.difference import Diff
+    from tracelens_graph.analyses.alignment.places import Place
     from tracelens_graph.graph.window import Window as Part
     from tracelens_graph.tables.table import Table
 
@@ -81,7 +82,7 @@ class Two:
 
     @cached_property
     def _sides(self) -> tuple[Part, Part]:
-        from tracelens_graph.analyses.alignment.difference import median_steps
+        from tracelens_graph.analyses.alignment.compared_steps import median_steps
 
         return self.windows if self.is_whole else median_steps(*self.windows)
 
@@ -109,7 +110,7 @@ class Two:
     @cached_property
     def notes(self) -> list[str]:
         """What is to be known of the two sides."""
-        from tracelens_graph.analyses.alignment.difference import choice_note
+        from tracelens_graph.analyses.alignment.compared_steps import choice_note
         from tracelens_graph.reports.diff_text import notes_on
 
         notes = notes_on(self.difference)
@@ -157,7 +158,7 @@ class Two:
 
     def _part(self, side: int) -> str:
         """The option for what was chosen of one side: of a server the phase that changed most, else its step."""
-        from tracelens_graph.analyses.alignment.difference import steps_with_work
+        from tracelens_graph.analyses.alignment.compared_steps import steps_with_work
         from tracelens_graph.graph.batches import PHASES
 
         if self._sides == self.windows:

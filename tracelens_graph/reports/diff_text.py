@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.across.outer_join import NOTE, are_compiled_apart
-from tracelens_graph.analyses.alignment.causes import Reason
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.host_work import HOST_TIMES, is_of_host
 from tracelens_graph.analyses.alignment.noise import Proof
+from tracelens_graph.analyses.alignment.reasons import Reason
 from tracelens_graph.analyses.alignment.setups import setup_lines
 from tracelens_graph.analyses.alignment.several import SPREAD
 from tracelens_graph.analyses.alignment.spread import odd_step

@@ -11,9 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tracelens_graph.analyses.alignment.cause_words import details_of_alike
-from tracelens_graph.analyses.alignment.difference import Diff, Place
+from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.divergence_points import Point
 from tracelens_graph.analyses.alignment.merged import Branch
+from tracelens_graph.analyses.alignment.places import Place
 from tracelens_graph.analyses.alignment.tables import lines_of_python
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node

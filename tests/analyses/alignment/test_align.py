@@ -17,13 +17,14 @@ from handmade import span
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracelens_graph.analyses.alignment import costs, leaf_matching, matches, sequence
+from tracelens_graph.analyses.alignment import containers, costs, root_pairs, sequence
 from tracelens_graph.analyses.alignment.align import Alignment, align
-from tracelens_graph.analyses.alignment.difference import OUTSIDE_OF_OPS, diff
+from tracelens_graph.analyses.alignment.containers import common_places
+from tracelens_graph.analyses.alignment.contexts import OUTSIDE_OF_OPS
+from tracelens_graph.analyses.alignment.difference import diff
 from tracelens_graph.analyses.alignment.divergence_points import Point
 from tracelens_graph.analyses.alignment.forest import Forest, Vocabulary, forest
-from tracelens_graph.analyses.alignment.leaf_matching import settle_gaps
-from tracelens_graph.analyses.alignment.matches import common_places
+from tracelens_graph.analyses.alignment.gaps import settle_gaps
 from tracelens_graph.analyses.alignment.sequence import NEVER, Pairs
 from tracelens_graph.analyses.alignment.sequence import aligned as aligned_sequence
 from tracelens_graph.graph import common_order as anchors
@@ -359,7 +360,7 @@ def test_many_threads_and_streams_are_paired_with_their_like(link: bool, monkeyp
         call = span("cuda_runtime", "cudaLaunchKernel", float(k), 0.5, 100, 100 + k, correlation=k)
         return [call, kernel] if link else [kernel]
 
-    monkeypatch.setattr(leaf_matching, "_ROOT_PAIRS", 100)
+    monkeypatch.setattr(root_pairs, "_ROOT_PAIRS", 100)
     few, many = lanes(60), lanes(61)
     found = align(few, many)
     assert (found.leaves[0] >= 0).all()
@@ -395,7 +396,7 @@ def test_only_the_nearest_callers_count(monkeypatch: pytest.MonkeyPatch) -> None
         return [frame("deep.py(1): main", call)]
 
     monkeypatch.setattr(costs, "_NEAREST", 3)
-    monkeypatch.setattr(matches, "_WRAPPERS", 3)
+    monkeypatch.setattr(containers, "_WRAPPERS", 3)
     found = aligned(nested(40, "one"), nested(40, "other"))
     assert (found.leaves[0] >= 0).all()
 

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from tracelens_graph.analyses.across.margins import margin_ms
-from tracelens_graph.analyses.alignment.causes import Reason
-from tracelens_graph.analyses.alignment.difference import Diff, diff, median_steps
+from tracelens_graph.analyses.alignment.compared_steps import median_steps
+from tracelens_graph.analyses.alignment.difference import Diff, diff
 from tracelens_graph.analyses.alignment.noise import ALL, Noise, Proof, student
+from tracelens_graph.analyses.alignment.reasons import Reason
 from tracelens_graph.analyses.alignment.spread import odd_step
 from tracelens_graph.analyses.alignment.tables import diff_tables
 from tracelens_graph.analyses.report.report_tables import report_tables

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from call_trees import FORWARD, call_of, load, module
 
-from tracelens_graph.analyses.alignment.difference import choice_note, diff, median_steps
+from tracelens_graph.analyses.alignment.compared_steps import choice_note, median_steps
+from tracelens_graph.analyses.alignment.difference import diff
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 
@@ -50,4 +51,24 @@ def test_as_many_on_both_sides_stay_as_they_are(one: int, other: int) -> None:
 
 def test_more_layers_are_no_repetition() -> None:
     windows = window_of(program(1, layers=4)), window_of(program(1, layers=24))
+    assert median_steps(*windows) == windows
+
+
+def test_repetitions_that_are_not_quite_equal_are_repetitions() -> None:
+    calls = []
+    for number in range(4):
+        inner = [module(f"Layer_{k}", call_of("mm"), call_of("relu")) for k in range(12)]
+        extra = [call_of("tune")] if number == 1 else []
+        head = [call_of("softmax")] if number != 2 else []
+        calls.append(module("Net_0", call_of("embedding"), *inner, *extra, *head))
+    irregular = load({FORWARD: calls})
+    first, second = compared(program(1, layers=12), irregular)
+    assert "of 4" in second.title
+    assert abs(len(second.gpu_rows) - len(first.gpu_rows)) <= 1
+    assert compared(irregular, program(1, layers=12))[0].title == second.title
+
+
+def test_a_program_that_only_begins_alike_is_no_repetition() -> None:
+    calls = [module("Net_0", call_of("embedding"), *[call_of(f"op{k}") for k in range(n)]) for n in (9, 1, 30)]
+    windows = window_of(load({FORWARD: calls[:1]})), window_of(load({FORWARD: calls}))
     assert median_steps(*windows) == windows

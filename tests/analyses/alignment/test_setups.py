@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tracelens_graph.analyses.alignment.difference import Diff, diff, median_steps
+from tracelens_graph.analyses.alignment.compared_steps import median_steps
+from tracelens_graph.analyses.alignment.difference import Diff, diff
 from tracelens_graph.analyses.alignment.setups import setup_lines
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.graph import changed

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.difference import Diff, median_steps
+from tracelens_graph.analyses.alignment.compared_steps import median_steps
+from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.host_work import has_gpu_work
 from tracelens_graph.analyses.alignment.matches import kind_name
 from tracelens_graph.analyses.alignment.tables import DIFF_PLACES, diff_tables

@@ -7,10 +7,12 @@ from functools import cached_property
 
 import numpy as np
 
+from tracelens_graph.analyses.alignment.containers import Containers
 from tracelens_graph.analyses.alignment.divergence_points import Point, points_of, with_replacements, with_whole_runs
 from tracelens_graph.analyses.alignment.forest import Forest, Vocabulary, forest
+from tracelens_graph.analyses.alignment.fusions import with_fusions
 from tracelens_graph.analyses.alignment.leaf_matching import Matching
-from tracelens_graph.analyses.alignment.matches import Containers, leaf_kinds, node_kinds
+from tracelens_graph.analyses.alignment.matches import leaf_kinds, node_kinds
 from tracelens_graph.graph.arguments import argset_text
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.window import Window
@@ -56,7 +58,8 @@ def align(a: Window, b: Window) -> Alignment:
     if (again := with_forward_matches(first, second, containers, names)) is not None:
         matching, containers = _matched(*again, unrelated)
     both, leaves = (matching.a, matching.b), (matching.of_a, matching.of_b)
-    points = with_replacements(points_of(matching, containers), matching, containers)
+    points = with_fusions(points_of(matching, containers), matching, containers)
+    points = with_replacements(points, matching, containers)
     points = with_whole_runs(points, both, leaves)
     found = Alignment(
         both, leaves, (containers.of_a, containers.of_b),

@@ -9,23 +9,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.difference import Diff, diff
+from tracelens_graph.analyses.alignment.common_ancestor_tables import (
+    DIFF_STATS,
+    DIFF_STATS_SUMMARY,
+    PERF_SUMMARY_BY_LCA,
+)
+from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.host_work import is_of_host
 from tracelens_graph.analyses.alignment.op_tree import OpTree, op_tree
-from tracelens_graph.analyses.performance.perf_tables import (
-    SPEEDUP,
-    UNIFIED_COMPARISON,
-    attributed_calls,
-    example_uids,
-    rows_of_calls,
-)
 from tracelens_graph.analyses.shared.call_columns import argument_cells
 from tracelens_graph.analyses.shared.call_stacks import module_stacks
 from tracelens_graph.analyses.shared.grouping import Cells
@@ -34,102 +32,8 @@ from tracelens_graph.graph.arguments import ARGUMENTS
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.traversals import nearest_above
-from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
-from tracelens_graph.tables.column import About, Column
-from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
-
-_TRACELENS_ARGUMENTS: About = {
-    "Input Dims": Column("sizes of the arguments of the op that launched it", cells="list"),
-    "Input Strides": Column("their strides", cells="list"),
-    "Input type": Column("their types", cells="list"),
-    "Concrete Inputs": Column("values of those that are no tensors", cells="list"),
-}
-
-_TRACELENS_MODULES: About = {
-    "nn_module_stack": Column.text("modules around the op, the outermost first, behind `root`; joined by `;`"),
-    "nn_module_parent": Column.text("the innermost of them"),
-}
-
-DIFF_STATS = TableSchema(
-    "diff_stats",
-    "TraceLens's table of a comparison: GPU events by lowest common ancestor.",
-    {
-        "name": Column.key("the GPU event"),
-        "cpu_op_name": Column.text("the op that launched it"),
-        "cpu_op_uid": Column.uid("that op, in its own trace"),
-        "source": Column.text("`trace1` for the first trace, `trace2` for the second"),
-        **_TRACELENS_ARGUMENTS,
-        "kernel_time": Column.total("its duration", "us"),
-        "busy_time": Column("time with any GPU event of its trace below the LCA, the same in all their rows", "us"),
-        "lowest_common_ancestor_name": Column.text(
-            "the LCA: lowest node of both traces above it; `x | y` if called differently"
-        ),
-        "lowest_common_ancestor_id": Column(
-            "number of the LCA in the merged tree; absent at the top of one trace alone"
-        ),
-        "gpu_op_uid": Column.uid("the GPU event, in its own trace"),
-        **_TRACELENS_MODULES,
-    },
-)
-
-DIFF_STATS_SUMMARY = TableSchema(
-    "diff_stats_unique_args_summary",
-    "TraceLens's summary of it: events that differ in their times alone.",
-    {
-        "name": DIFF_STATS["name"],
-        "operation_count": Column.count("GPU events that differ in nothing of this row but their times"),
-        **{
-            name: DIFF_STATS[name]
-            for name in (
-                "cpu_op_name",
-                "cpu_op_uid",
-                "source",
-                *_TRACELENS_ARGUMENTS,
-                "busy_time",
-                "lowest_common_ancestor_name",
-                *_TRACELENS_MODULES,
-            )
-        },
-        "kernel_time_mean": Column("mean of their durations", "us"),
-        "kernel_time_sum": Column.total("sum of their durations", "us"),
-    },
-)
-
-PERF_SUMMARY_BY_LCA = TableSchema(
-    "perf_summary_by_lca",
-    "TraceLens's table of lowest common ancestors, with both times.",
-    {
-        "name": Column.key("ops below the LCA that launched work in trace1, or else in trace2"),
-        "lowest_common_ancestor_name": DIFF_STATS["lowest_common_ancestor_name"],
-        "lowest_common_ancestor_id": DIFF_STATS["lowest_common_ancestor_id"],
-        **{
-            name: replace(column, definition=f"{column.definition}; of the first GPU event")
-            for name, column in _TRACELENS_MODULES.items()
-        },
-        **{
-            name: replace(
-                _TRACELENS_ARGUMENTS[name], definition=f"{_TRACELENS_ARGUMENTS[name].definition}; of the first"
-            )
-            for name in ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
-        },
-        "kernel_time_trace1_us": Column.total("time with any GPU event of trace1 below the LCA", "us"),
-        "kernel_time_trace2_us": Column.total("the same of trace2", "us"),
-        "gpu_sum_trace1_us": Column.total("sum of the durations of these GPU events of trace1; ours", "us"),
-        "gpu_sum_trace2_us": Column.total("the same of trace2; ours", "us"),
-        "num_kernels_trace1": Column.count("these GPU events of trace1"),
-        "num_kernels_trace2": Column.count("the same of trace2"),
-        "kernel_names_trace1": Column("their names in trace1", cells="list"),
-        "kernel_names_trace2": Column("the same in trace2", cells="list"),
-        **SPEEDUP,
-        "delta_us (trace2 - trace1)": Column.total("kernel_time_trace2_us less kernel_time_trace1_us", "us"),
-        "pct_of_trace1_total (%)": Column.share("share of the sum of kernel_time_trace1_us"),
-        "cumulative_pct_trace1 (%)": Column("running sum of these shares", "%"),
-        "pct_of_trace2_total (%)": Column.share("share of the sum of kernel_time_trace2_us"),
-    },
-)
-
 
 SOURCES = ("trace1", "trace2")
 _ROOT = "root"
@@ -420,73 +324,3 @@ class TraceLensDiff:
 def ratio(part: int, whole: int) -> float | None:
     """A quotient; None of nothing."""
     return part / whole if whole else None
-
-
-# --- in the unified table of a report --------------------------------------------------------------------------------
-
-_BEHIND = "Kernel Time (µs)_sum"
-
-
-def compared_with(w: Window, other: Window) -> TraceLensDiff:
-    """A window, trace1, against another, trace2; found once."""
-    return w.once(_compared, other)
-
-
-def _compared(w: Window, other: Window) -> TraceLensDiff:
-    return TraceLensDiff(diff(w, other))
-
-
-def with_comparison(unified: Table, w: Window, difference: TraceLensDiff, recompute: bool = False) -> Table:
-    """`unified_perf_summary` with what its calls took in another trace, by lowest common ancestor (LCA).
-
-    A row has the LCAs of its GPU events. An LCA around the work of several rows stands whole in each of them; a note
-    counts these.
-
-    Args:
-        unified: the table of the window.
-        w: the window.
-        difference: the window against another.
-        recompute: whether the table separates recomputation of activations from the rest.
-    """
-    ancestors = difference.ancestors
-    of_event = {row: at for at, one in enumerate(ancestors) if one.node is not None for row in one.events[0]}
-    calls, alone = attributed_calls(w)
-    group, first = rows_of_calls(calls, alone, recompute)
-    found: dict[int, set[int]] = {}
-    uids = example_uids(calls, alone, first).tolist()
-    for event, row in zip(calls.gpu.tolist(), group[calls.of].tolist(), strict=True):
-        if event in of_event:
-            found.setdefault(uids[row], set()).add(of_event[event])
-    columns: dict[str, list[Any]] = {name: [] for name in UNIFIED_COMPARISON}
-    for uid, kernel_us in zip(unified["ex_UID"], unified[_BEHIND], strict=True):
-        chosen = [ancestors[at] for at in sorted(found.get(uid, ()))]
-        for name, cell in _cells(chosen, float(kernel_us)).items():
-            columns[name].append(cell)
-    names = list(unified.columns)
-    place = names.index(_BEHIND) + 1
-    every = {**unified.columns, **columns}
-    ordered = {name: every[name] for name in [*names[:place], *UNIFIED_COMPARISON, *names[place:]]}
-    counts = np.bincount([at for places in found.values() for at in places], minlength=len(ancestors))
-    shared = int((counts > 1).sum())
-    notes = [f"{shared:,} lowest common ancestors hold work of several rows, and count whole in each"] if shared else []
-    about = {**unified.about, **UNIFIED_COMPARISON}
-    return replace(
-        unified, columns=ordered, about={name: about[name] for name in ordered if name in about},
-        notes=[*unified.notes, *notes],
-    )  # fmt: skip
-
-
-def _cells(ancestors: list[Ancestor], kernel_us: float) -> dict[str, Any]:
-    if not ancestors:
-        return dict.fromkeys(UNIFIED_COMPARISON)
-    first, second = (sum(one.busy_ns[side] for one in ancestors) for side in (0, 1))
-    return {
-        "speedup (trace2/trace1)": ratio(second, first),
-        "delta_us (trace2 - trace1)": second / 1e3 - kernel_us,
-        "lca_count_trace2": sum(bool(one.events[1]) for one in ancestors),
-        "lca_id": "; ".join(str(one.node) for one in ancestors),
-        "lca_name": "; ".join(str(one.name) for one in ancestors),
-        "lca_total_kernel_time_trace1_us": first / 1e3,
-        "lca_total_kernel_time_trace2_us": second / 1e3,
-        "speedup_of_trace2": ratio(first, second),
-    }

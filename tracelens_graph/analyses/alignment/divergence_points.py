@@ -11,13 +11,14 @@ from itertools import pairwise
 
 import numpy as np
 
+from tracelens_graph.analyses.alignment.containers import Containers, last_matched
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.alignment.leaf_matching import Matching
-from tracelens_graph.analyses.alignment.matches import Containers, last_matched
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.schema import Kind
+from tracelens_graph.utils.arrays import Rows
 
 
 @dataclass(eq=False)
@@ -165,7 +166,7 @@ def with_replacements(points: list[Point], matching: Matching, containers: Conta
     it, or the module whose main work it is. Moved work and communication stay what they are.
     """
     sides, equal = (matching.a, matching.b), _of_one_name(matching)
-    stays = np.array([point.is_moved for point in points], bool)
+    stays = np.array([point.is_moved or point.is_replaced for point in points], bool)
     of: list[np.ndarray] = []
     for side, forest in enumerate(sides):
         numbers = [number for number, point in enumerate(points) for _ in point.leaves[side]]
@@ -244,17 +245,33 @@ def _of_one_name(matching: Matching) -> tuple[np.ndarray, np.ndarray]:
 
 def _as_one(points: list[Point], sides: tuple[Forest, Forest], containers: Containers) -> Point:
     """Several points as one, below the lowest call of one name that both sides make around them."""
-    a, b = sides
     first, second = (sorted(leaf for point in points for leaf in point.leaves[side]) for side in range(2))
-    u = next(point.container[0] for point in points if all(point.leaves))
-    while a.parent[u] >= 0:
-        v = int(containers.of_a[u])
-        is_around = v >= 0 and not containers.renamed[u] and a.low[u] <= first[0] and first[-1] < a.high[u]
+    start = next(point.container[0] for point in points if all(point.leaves))
+    of_a = np.where(containers.renamed, -1, containers.of_a)
+    ns = sum(point.ns[0] for point in points), sum(point.ns[1] for point in points)
+    return Point(around_both(sides, of_a, start, (first, second)), (first, second), ns, is_replaced=True)
+
+
+def around_both(
+    sides: tuple[Forest, Forest], partner: Rows, start: int, leaves: tuple[list[int], list[int]]
+) -> tuple[int, int]:
+    """The lowest pair of nodes that holds some leaves of both sides, or the roots above them.
+
+    Args:
+        sides: the forests.
+        partner: for each node of the first one its partner, -1 without one.
+        start: a node of the first one from which to look upwards, -1 for none.
+        leaves: of both sides, ascending.
+    """
+    (a, b), (first, second) = sides, leaves
+    u = start
+    while u >= 0 and a.parent[u] >= 0:
+        v = int(partner[u])
+        is_around = v >= 0 and a.low[u] <= first[0] and first[-1] < a.high[u]
         if is_around and b.low[v] <= second[0] and second[-1] < b.high[v]:
             break
         u = int(a.parent[u])
-    ns = sum(point.ns[0] for point in points), sum(point.ns[1] for point in points)
-    return Point((u, int(containers.of_a[u])), (first, second), ns, is_replaced=True)
+    return (u, int(partner[u])) if u >= 0 else (-1, -1)
 
 
 def with_whole_runs(

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from tracelens_graph.analyses.alignment.argument_words import other_sizes, other_strides, other_types
 from tracelens_graph.analyses.alignment.cause_words import (
     Other,
     extra_of,
@@ -15,14 +16,13 @@ from tracelens_graph.analyses.alignment.cause_words import (
     listed,
     of_any_build,
     other_kernels,
-    other_sizes,
-    other_strides,
-    other_types,
     words,
 )
-from tracelens_graph.analyses.alignment.difference import AUTOGRAD, Diff, Place, highest
+from tracelens_graph.analyses.alignment.contexts import AUTOGRAD, MODULE, OUTSIDE_OF_OPS, highest
+from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.alignment.host_work import is_of_host
+from tracelens_graph.analyses.alignment.places import Place
 from tracelens_graph.analyses.shared.gpu_work import communication_names
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.graph.classes import normal_name
@@ -161,13 +161,10 @@ class Evidence:
 
         None where they move as many bytes at the same rate, or where bytes are not recorded.
         """
-        moved = []
-        for forest, leaves in zip(self.sides, self.leaves, strict=True):
-            c, rows = forest.window.core.columns, forest.events_of_all(leaves)
-            if not len(rows) or not np.isin(c.kind[rows], _COPIES).all() or (c.bytes[rows] <= 0).any():
-                return None
-            moved.append((int(c.bytes[rows].sum()), max(int(c.dur_ns[rows].sum()), 1)))
-        (before, ns), (after, now) = moved
+        first, second = self._moved(0), self._moved(1)
+        if first is None or second is None:
+            return None
+        (before, ns), (after, now) = first, second
         what = words(self.place.kernels[0])
         rates = f"{before / ns:,.3g} -> {after / now:,.3g} GB/s"
         if abs(after - before) > _OTHER_BYTES * before:
@@ -175,6 +172,18 @@ class Evidence:
         if abs(after / now - before / ns) > _OTHER_BYTES * before / ns:
             return "rate", f"{what}: {before / 1e6:,.3g} MB, {rates}"
         return None
+
+    def moved(self, side: int) -> str:
+        """How much the copies or fills of a side move, and how fast, behind their names; empty where not recorded."""
+        found = self._moved(side)
+        return "" if found is None else f": {found[0] / 1e6:,.3g} MB, {found[0] / found[1]:,.3g} GB/s"
+
+    def _moved(self, side: int) -> tuple[int, int] | None:
+        """Bytes and ns of the copies or fills that a side consists of; None where it does other work, or not known."""
+        c, rows = self.sides[side].window.core.columns, self.sides[side].events_of_all(self.leaves[side])
+        if not len(rows) or not np.isin(c.kind[rows], _COPIES).all() or (c.bytes[rows] <= 0).any():
+            return None
+        return int(c.bytes[rows].sum()), max(int(c.dur_ns[rows].sum()), 1)
 
     def collectives(self, side: int) -> str:
         """What kinds of collectives a side runs, in words; `communication` where no kind is known."""
@@ -217,6 +226,21 @@ class Evidence:
             change, whole = self.shared_change_ns, self.place.change_ns
             return f"{self._shared}, {times(self.ratio)} ({_ms(change)} of {_ms(whole)} ms)"
         return f"{self.same}, {times(self.ratio)}"
+
+    @property
+    def parts(self) -> str:
+        """Which ops have most of the change where a place is all work of some layers, in words; empty elsewhere."""
+        a, b = self.sides
+        leaves, partner = np.array(self.leaves[0], np.int64), self.diff.alignment.leaves[0]
+        changes: dict[str, int] = {}
+        for leaf in leaves[partner[leaves] >= 0].tolist():
+            row = int(a.row[a.leaf_parent[leaf]])
+            name = a.window.core.names[a.window.core.columns.name[row]] if row >= 0 else OUTSIDE_OF_OPS
+            changes[name] = changes.get(name, 0) + int(b.ns[partner[leaf]] - a.ns[leaf])
+        most = sorted(changes, key=lambda name: -abs(changes[name]))
+        if len(most) < 2 or self.place.among is None or not self.place.names[0].startswith(MODULE):
+            return ""
+        return f"; most in {listed(f'{name} ({_ms(changes[name])} ms)' for name in most)}"
 
     @property
     def same(self) -> str:

@@ -99,6 +99,7 @@ class Forest:
         first_event: position in `events` of each leaf's first, and behind the last leaf their number.
         child_start, child: the items below each node in order, `child[child_start[node]:child_start[node + 1]]`: a
             node, or ~leaf.
+        copied: number of the bytes of each leaf that is a copy or fill; 0 for others, and where they are not recorded.
     """
 
     window: Window
@@ -122,6 +123,7 @@ class Forest:
     child_start: np.ndarray
     child: np.ndarray
     captured: dict[int, str]
+    copied: np.ndarray
 
     @property
     def leaves(self) -> int:
@@ -135,8 +137,8 @@ class Forest:
 
     @cached_property
     def leaf_args(self) -> np.ndarray:
-        """Per leaf the number of that op's arguments."""
-        return self._of_op(self.args)
+        """Per leaf the number of that op's arguments; of a copy or fill without an op that of its bytes."""
+        return np.where(self.is_op[self.leaf_parent], self.args[self.leaf_parent], self.copied)
 
     @cached_property
     def leaf_dims(self) -> np.ndarray:
@@ -312,8 +314,16 @@ def forest(w: Window, names: Vocabulary, arguments: Vocabulary) -> Forest:
     return Forest(
         w, np.concatenate((row, np.full(len(roots), -1))), parent, name, name, args, dims, is_op, low, high,
         roots[~is_lone], roots[is_lone], leaf_parent, category, kernel, ns, gpu, np.append(begin, len(gpu)),
-        child_start, child, captured,
+        child_start, child, captured, _copied(core, gpu[begin], arguments),
     )  # fmt: skip
+
+
+def _copied(core: Core, events: np.ndarray, arguments: Vocabulary) -> np.ndarray:
+    """Numbers of the bytes of events that copy or fill, 0 for others."""
+    c = core.columns
+    is_copy = is_kind(c.kind[events], (Kind.Memcpy, Kind.Memset)) & (c.bytes[events] > 0)
+    size, back = distinct(np.where(is_copy, c.bytes[events].astype(np.int64), 0))
+    return np.array([arguments["bytes", one] if one else 0 for one in size.tolist()], np.int64)[back]
 
 
 def _bearing(core: Core, linked: np.ndarray) -> np.ndarray:

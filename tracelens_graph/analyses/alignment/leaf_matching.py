@@ -14,7 +14,9 @@ import numpy as np
 
 from tracelens_graph.analyses.alignment.costs import LeafCosts, UnitCosts, Units
 from tracelens_graph.analyses.alignment.forest import Forest
+from tracelens_graph.analyses.alignment.gaps import settle_gaps
 from tracelens_graph.analyses.alignment.moves import moved_units, run_of_leaves, runs_of
+from tracelens_graph.analyses.alignment.root_pairs import paired_roots
 from tracelens_graph.analyses.alignment.sequence import Pairs
 from tracelens_graph.schema import Kind
 from tracelens_graph.utils.arrays import Rows
@@ -27,8 +29,6 @@ _CELLS_OF_LEAF = 1 << 12
 """Such pairs for each leaf, over all attempts: calls may nest as deep as there are leaves."""
 _UNITS_OF_LEAF = 64
 """Units that each leaf is looked at in, on average; what is deeper is aligned leaf by leaf."""
-_ROOT_PAIRS = 1 << 18
-"""Pairs of threads, or of streams, that are all looked at."""
 
 
 _COMPILED_BACKWARD, _SUM = "CompiledFunctionBackward", "torch::autograd::AccumulateGrad"
@@ -62,7 +62,7 @@ class Matching:
         if are_unrelated:
             return
         for roots in ("linked_roots", "lone_roots"):
-            self.roots += _paired_roots(a, b, getattr(a, roots), getattr(b, roots))
+            self.roots += paired_roots(a, b, getattr(a, roots), getattr(b, roots))
         for pair in self.roots:
             self._descend(pair)
         self._take_left_over()
@@ -329,135 +329,3 @@ def _leaves_of_replays(forest: Forest, partner: np.ndarray) -> np.ndarray:
     kind = forest.window.core.columns.kind[np.maximum(row, 0)]
     found: np.ndarray = np.flatnonzero((row >= 0) & (kind == Kind.RuntimeCall) & (partner < 0))
     return found
-
-
-def _paired_roots(a: Forest, b: Forest, of_a: np.ndarray, of_b: np.ndarray) -> Pairs:
-    """Threads, or streams, by what they do: those with most ops and categories in common first, then by categories.
-
-    Where there are very many, those that do the same are paired in their order, and of the others the largest.
-    """
-    pairs: Pairs = []
-    left = [_by_size(a, of_a), _by_size(b, of_b)]
-    for what in ("token", "category", "called"):
-        bags = [{root: _counted(side, what, root) for root in roots} for side, roots in zip((a, b), left, strict=True)]
-        found = _alike_roots(*bags) if len(left[0]) * len(left[1]) > _ROOT_PAIRS else []
-        for side in range(2):
-            for pair in found:
-                del bags[side][pair[side]]
-        found += _with_most_in_common(*(dict(list(one.items())[: int(_ROOT_PAIRS**0.5)]) for one in bags))
-        pairs += found
-        paired = [{pair[side] for pair in found} for side in range(2)]
-        left = [[root for root in roots if root not in gone] for roots, gone in zip(left, paired, strict=True)]
-    return pairs
-
-
-def _by_size(forest: Forest, roots: np.ndarray) -> list[int]:
-    size = forest.high[roots] - forest.low[roots]
-    found: list[int] = roots[np.argsort(-size, kind="stable")].tolist()
-    return found
-
-
-Bag = dict[int, int]
-"""Token -> how many leaves, or nodes, have it."""
-
-
-def _counted(forest: Forest, what: str, root: int) -> Bag:
-    """How many leaves below a root have each value of an attribute of leaves, or nodes of `called`."""
-    begin, end = int(forest.low[root]), int(forest.high[root])
-    if what == "called":  # Nodes stand in the order of their first leaves; roots come after them.
-        low = forest.low[: np.count_nonzero(forest.row >= 0)]
-        begin, end = np.searchsorted(low, (begin, end)).tolist()
-    values: np.ndarray = getattr(forest, what)
-    tokens, counts = np.unique(values[begin:end], return_counts=True)
-    return dict(zip(tokens.tolist(), counts.tolist(), strict=True))
-
-
-def _alike_roots(bags_a: dict[int, Bag], bags_b: dict[int, Bag]) -> Pairs:
-    """Roots with the same bag, paired in their order."""
-    places: dict[tuple[tuple[int, int], ...], list[int]] = {}
-    for root, bag in sorted(bags_b.items(), reverse=True):
-        places.setdefault(tuple(bag.items()), []).append(root)
-    return [(root, at.pop()) for root, bag in sorted(bags_a.items()) if (at := places.get(tuple(bag.items())))]
-
-
-def _with_most_in_common(bags_a: dict[int, Bag], bags_b: dict[int, Bag]) -> Pairs:
-    common = [
-        (-shared, i, j)
-        for i, bag in bags_a.items()
-        for j, other in bags_b.items()
-        if (shared := sum(min(count, other.get(token, 0)) for token, count in bag.items()))
-    ]
-    taken: tuple[set[int], set[int]] = (set(), set())
-    pairs: Pairs = []
-    for _, i, j in sorted(common):
-        if i not in taken[0] and j not in taken[1]:
-            taken[0].add(i)
-            taken[1].add(j)
-            pairs.append((i, j))
-    return pairs
-
-
-def settle_gaps(forest: Forest, of: np.ndarray, of_other: np.ndarray, run: Rows) -> None:
-    """Move the gaps of one side, in place.
-
-    A gap moves past a leaf that equals the one at its other end, callers included: the pair goes from one to the other.
-
-    Args:
-        forest: the side.
-        of: for each of its leaves the partner, -1 without one.
-        of_other: the same for the other side.
-        run: for each of its leaves -1; else it stands elsewhere on the other side, and no gap moves past it.
-    """
-    loose = np.flatnonzero(of < 0)
-    if not len(loose):
-        return
-    root = forest.root
-    # What stands elsewhere equals nothing.
-    place = np.where(run < 0, forest.leaf_place, np.arange(forest.leaves).astype(np.uint64))
-    starts = loose[np.flatnonzero(np.diff(loose, prepend=-2) != 1)].tolist()
-    for start in starts:
-        end = start
-        while end < forest.leaves and of[end] < 0 and root[end] == root[start]:
-            end += 1
-        length = end - start
-        down = 0
-        while _may_move(place, root, of, start + down, end + down):
-            down += 1
-        up = 0
-        while start - up > 0 and _may_move(place, root, of, end - up - 1, start - up - 1):
-            up += 1
-        if not (up or down):
-            continue
-        moves = sorted(range(-up, down + 1), key=lambda move: (_cut(forest, start + move, length), abs(move), move))
-        _move(of, of_other, start, end, moves[0])
-
-
-def _may_move(place: np.ndarray, root: np.ndarray, of: np.ndarray, loose: int, paired: int) -> bool:
-    """Whether a leaf in a gap may take the partner of the one behind or before it."""
-    inside = paired < len(of) and of[paired] >= 0
-    return bool(inside and place[loose] == place[paired] and root[loose] == root[paired])
-
-
-def _move(of: np.ndarray, of_other: np.ndarray, start: int, end: int, move: int) -> None:
-    length = end - start
-    from_leaves = range(end, end + move) if move > 0 else range(start - 1, start - 1 + move, -1)
-    for leaf in from_leaves:
-        to = leaf - length if move > 0 else leaf + length
-        of[to], of[leaf] = of[leaf], -1
-        of_other[of[to]] = to
-
-
-def _cut(forest: Forest, start: int, length: int) -> int:
-    """How deep in the tree a gap begins or ends, whichever is deeper: depth of the lowest node around that place."""
-    return max(_depth_between(forest, start), _depth_between(forest, start + length))
-
-
-def _depth_between(forest: Forest, leaf: int) -> int:
-    """Depth of the lowest node around a leaf and the one before it, 0 for roots and ends."""
-    if leaf <= 0 or leaf >= forest.leaves:
-        return 0
-    node = int(forest.leaf_parent[leaf])
-    while node >= 0 and forest.low[node] > leaf - 1:
-        node = int(forest.parent[node])
-    row = int(forest.row[node]) if node >= 0 else -1
-    return int(forest.window.core.columns.depth[row]) + 1 if row >= 0 else 0

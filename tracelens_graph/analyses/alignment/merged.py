@@ -14,7 +14,7 @@ from itertools import groupby
 import numpy as np
 
 from tracelens_graph.analyses.alignment.align import Alignment
-from tracelens_graph.analyses.alignment.difference import OUTSIDE_OF_OPS, kernels_of
+from tracelens_graph.analyses.alignment.contexts import OUTSIDE_OF_OPS, kernels_of
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.graph.classes import normal_name

@@ -25,8 +25,9 @@ from typing import NamedTuple
 import numpy as np
 
 from tracelens_graph.analyses.alignment.cause_words import Word, of_any_build
-from tracelens_graph.analyses.alignment.difference import Diff, Place
+from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.forest import Forest
+from tracelens_graph.analyses.alignment.places import Place
 from tracelens_graph.analyses.alignment.spread import Durations, in_common, times_of_steps
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.utils.arrays import Codes, Mask, Rows

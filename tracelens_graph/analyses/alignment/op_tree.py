@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracelens_graph.analyses.alignment.align import Alignment
+from tracelens_graph.analyses.alignment.containers import common_places
 from tracelens_graph.analyses.alignment.forest import Forest, Vocabulary
-from tracelens_graph.analyses.alignment.matches import common_places
 from tracelens_graph.analyses.alignment.merged import MergedNodes
 from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.graph.window import Window

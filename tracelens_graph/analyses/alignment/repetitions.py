@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from math import gcd, log
 
 import numpy as np
@@ -17,6 +19,8 @@ _MOST = 1000
 """Repetitions that are looked for, at most."""
 _ALIKE = 0.99
 """Share of kernels that must be those of one repetition before: layers repeat, too, but not what is around them."""
+_NEARLY = 0.9
+"""Share of kernels that a repetition must have in common with what the other trace does once."""
 
 
 REPETITION = "repetition"
@@ -33,12 +37,19 @@ def one_repetition(windows: tuple[Window, Window], steps: Sequence[tuple[Window,
         windows: the windows.
         steps: of each that has steps one of them, and how many there are.
     """
+    kernels = [_in_order(window if step is None else step[0]) for window, step in zip(windows, steps, strict=True)]
+    starts = [
+        _starts(window, own) if step is None else np.zeros(1, np.int64)
+        for window, own, step in zip(windows, kernels, steps, strict=True)
+    ]
+    once = [_names(window, own[: first[1] if len(first) > 1 else None])
+            for window, own, first in zip(windows, kernels, starts, strict=True)]  # fmt: skip
     found = []
-    for window, step in zip(windows, steps, strict=True):
+    for side, (window, step) in enumerate(zip(windows, steps, strict=True)):
         if step is None:
-            kernels = _in_order(window)
-            times = _repetitions(window, kernels)
-            step = _median(window, kernels, times), times
+            if len(starts[side]) == 1:
+                starts[side] = _starts_like(_names(window, kernels[side]), once[1 - side])
+            step = _median(window, kernels[side], starts[side]), len(starts[side])
         found.append(step)
     (first, one), (second, other) = found
     if one == other or _ratio(first, second) >= _ratio(*windows):
@@ -55,32 +66,54 @@ def _in_order(w: Window) -> Rows:
     return found
 
 
-def _repetitions(w: Window, kernels: Rows) -> int:
-    """How often a window does the same; 1 where it does not repeat anything as a whole."""
+def _names(w: Window, kernels: Rows) -> list[str]:
+    return [w.core.names[code] for code in w.core.columns.name[kernels].tolist()]
+
+
+def _starts(w: Window, kernels: Rows) -> Rows:
+    """Where each of several equal repetitions begins among the kernels; only 0 where nothing is repeated as a whole."""
     name, code = distinct(w.core.columns.name[kernels])
     number = gcd(*np.bincount(code, minlength=len(name)).tolist()) if len(name) > 1 else 1
     for times in range(min(number, _MOST), 1, -1):
         size = len(kernels) // times
         if number % times == 0 and (code[size:] == code[:-size]).mean() >= _ALIKE:
-            return times
-    return 1
+            return np.arange(times) * size
+    return np.zeros(1, np.int64)
 
 
-def _median(w: Window, kernels: Rows, times: int) -> Window:
+def _starts_like(names: Sequence[str], once: Sequence[str]) -> Rows:
+    """Where repetitions begin that are about what another trace does once; only 0 where that is not so.
+
+    A kernel that the other runs once, the first of those that are run equally often here, shows how often and where.
+    """
+    counts, of_once = Counter(names), Counter(once)
+    alone = [name for name, count in of_once.items() if count == 1]
+    for times, _ in Counter(counts[name] for name in alone if 1 < counts[name] <= _MOST).most_common():
+        by_count = {name for name in alone if counts[name] == times}
+        first = next(at for at, name in enumerate(names) if name in by_count)
+        starts = np.flatnonzero(np.array(names) == names[first]) - once.index(names[first])
+        starts[0] = 0
+        parts = [Counter(names[begin:end]) for begin, end in pairwise([*starts.tolist(), len(names)])]
+        if all(2 * (one & of_once).total() >= _NEARLY * (one + of_once).total() for one in parts):
+            return starts
+    return np.zeros(1, np.int64)
+
+
+def _median(w: Window, kernels: Rows, starts: Rows) -> Window:
     """The repetition of median GPU time."""
+    times = len(starts)
     if times == 1:
         return w
     c = w.core.columns
-    size = len(kernels) // times
     launch = np.where(c.parent[kernels] >= 0, c.parent[kernels], kernels)
     # A repetition ends with its last launch: the calls behind it lead to the next.
-    ends = c.start_ns[launch[size - 1 :: size]][:-1]
+    ends = c.start_ns[launch[starts[1:] - 1]]
     rows = np.flatnonzero(w.holds(np.arange(len(c))))
     of = np.full(len(c), -1, np.int64)
     of[rows] = np.searchsorted(ends, c.start_ns[rows])
     gpu = w.gpu_rows
     of[gpu] = np.searchsorted(ends, c.start_ns[np.where(c.parent[gpu] >= 0, c.parent[gpu], gpu)])
-    of[kernels] = np.arange(len(kernels)) // size
+    of[kernels] = np.searchsorted(starts, np.arange(len(kernels)), "right") - 1
     ns = sum_by_group(of[gpu], c.dur_ns[gpu], times)
     chosen = int(np.argsort(ns, kind="stable")[(times - 1) // 2])
     return w.narrowed(of == chosen, f"{REPETITION} {chosen + 1:,} of {times:,} of its program, the median of GPU time")

@@ -10,13 +10,8 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.alignment.causes import Reasons
-from tracelens_graph.analyses.alignment.difference import (
-    Diff,
-    choice_note,
-    diff,
-    median_steps,
-    steps_with_work,
-)
+from tracelens_graph.analyses.alignment.compared_steps import choice_note, median_steps, steps_with_work
+from tracelens_graph.analyses.alignment.difference import Diff, diff
 from tracelens_graph.analyses.alignment.forest import Forest, Vocabulary, forest
 from tracelens_graph.analyses.alignment.host_work import HOST_TIMES, comparable, is_of_host
 from tracelens_graph.analyses.alignment.noise import Proof

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.difference import BUILT_IN, Diff
+from tracelens_graph.analyses.alignment.contexts import BUILT_IN
+from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.host_work import is_of_host
 from tracelens_graph.analyses.idle.blame import culprit
 from tracelens_graph.analyses.idle.host_states import SYNCHRONIZATION
@@ -291,6 +292,8 @@ def _why_idle(part: str, cause: Cause, sides: list[_Side], names: tuple[str, str
             if any(counts := [number(side) for side in sides]):
                 times_of = _launch_times(sides) if number is _Side.launches else ""
                 texts.append(_number(counts, one, many) + times_of)
+        if cause is Cause.python and (slower := _launch_times(sides)):  # it is exposed by calls that return later
+            texts.append(_number([side.launches() for side in sides], "launch", "launches") + slower)
     because = [side.because(one, cause) for side, one in zip(sides, idle, strict=True)]
     if because[0] == because[1]:
         texts += [f"the longest due to {because[0]}"] if because[0] else []

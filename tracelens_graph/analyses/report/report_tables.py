@@ -146,7 +146,7 @@ def _unified(table: Table, w: Window, o: ReportOptions) -> Table:
     table.notes = [*table.notes, *filter(None, [unmodelled_note(w)])]
     if o.compare_with is None:
         return table
-    from tracelens_graph.analyses.alignment.common_ancestors import compared_with, with_comparison
+    from tracelens_graph.analyses.alignment.unified_comparison import compared_with, with_comparison
 
     return with_comparison(table, w, compared_with(w, o.compare_with), o.recompute)
 
@@ -183,7 +183,7 @@ class Tables(Mapping[str, Table]):
 
     @cached_property
     def _diff_stats(self) -> Table:
-        from tracelens_graph.analyses.alignment.common_ancestors import compared_with
+        from tracelens_graph.analyses.alignment.unified_comparison import compared_with
 
         assert self.options.compare_with is not None
         return compared_with(self.window, self.options.compare_with).diff_stats

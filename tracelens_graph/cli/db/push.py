@@ -271,7 +271,8 @@ def push_diff(
 
     Example: tracelens-graph db push-diff a.json.gz b.json.gz --run upgrade
     """
-    from tracelens_graph.analyses.alignment.difference import diff, median_steps
+    from tracelens_graph.analyses.alignment.compared_steps import median_steps
+    from tracelens_graph.analyses.alignment.difference import diff
     from tracelens_graph.db.database import Database as Graphs
     from tracelens_graph.tables.terminal import progress_on_terminal
     from tracelens_graph.utils.texts import printable

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.causes import Reason
-from tracelens_graph.analyses.alignment.difference import Diff, Place
+from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.alignment.merged import MergedNodes
+from tracelens_graph.analyses.alignment.places import Place
+from tracelens_graph.analyses.alignment.reasons import Reason
 from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.window import Window
