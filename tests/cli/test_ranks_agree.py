@@ -90,3 +90,10 @@ def test_a_change_of_one_trace_is_suggested() -> None:
     (change,) = re.findall(r"^ask next: .*--what-if (\S+)$", screen, re.MULTILINE)
     saved = float(re.findall(r"saves [\d.]+ ms, ([\d.]+) %", run(trace, "--what-if", change)[1])[0])
     assert saved >= 1
+
+
+@needs_corpus
+def test_lean_graphs_need_no_numbers_of_launches() -> None:
+    files = sorted((TRACES / "dlrm-8-ranks" / "kineto").glob("rank[01].json.gz"))
+    result = CliRunner().invoke(app, ["ask", "rank_balance", *map(str, files)])
+    assert result.exit_code == 0, result.output

@@ -269,7 +269,8 @@ class RankCollectives:
             w.title,
             info.damage,
             switch_of(trace),
-            is_thinned=is_thinned(whole_window(trace.core)),
+            # Lean graphs are asked for what is there, and do not hold the numbers of launches.
+            is_thinned="correlation" in trace.core.columns.names and is_thinned(whole_window(trace.core)),
         )
 
 
