@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tracelens_graph.analyses.alignment.argument_words import other_sizes, other_types
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, gpu_classes
@@ -25,7 +26,7 @@ _OPTIONS = {"with_stack": "Python stacks", "profile_memory": "memory events", "w
 """Options of the profiler that cost time of the host, by their keys -> what they record."""
 _OF_DEVICE = "times of kernels cannot show a regression"
 _SIZES = 0.5
-"""Share of the time of matched work from which on other sizes of its arguments are those of the run."""
+"""Share of the time of shared work from which on other sizes, or types, of its arguments are those of the run."""
 _SHORT = 76
 """Characters of both lines together that make one."""
 _LONGEST = 98
@@ -63,8 +64,7 @@ def unlike(difference: Diff) -> Iterator[Unlike]:
     if all(devices) and devices[0] != devices[1]:
         yield Unlike("GPUs", _OF_DEVICE)
     yield from _of_recorded(a, b)
-    if text := _sizes(difference):
-        yield Unlike(text, "times are not of equal work (other sizes)")
+    yield from _of_arguments(difference)
     worlds = [core.info.world_size for core in (a, b)]
     if all(worlds) and worlds[0] != worlds[1]:
         yield Unlike(f"ranks {worlds[0]:,} -> {worlds[1]:,}", "collectives and work of a rank differ by its job")
@@ -150,29 +150,50 @@ def _scalars(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 yield str(key), str(value)
 
 
-def _sizes(difference: Diff) -> str:
-    """Other sizes of the arguments of most matched computation: those of the longest op. Collectives, which may take
-    most of the time, have sizes of parameters, which another batch leaves as they are."""
+def _of_arguments(difference: Diff) -> Iterator[Unlike]:
+    """Other sizes and types of the arguments of most computation that both sides have: those of the longest work.
+    Collectives, which may take most of the time, have sizes of parameters, which another batch leaves as they are."""
+    ns = _time_by_arguments(difference)
+    cores = difference.a.core, difference.b.core
+    for what, field, in_words in (("sizes", 0, other_sizes), ("types", 1, other_types)):
+        known: Counter[str] = Counter()
+        for codes, time in ns.items():
+            first, second = (core.argsets[code][field] for core, code in zip(cores, codes, strict=True))
+            if first and second:
+                known[in_words(first, second).partition(",")[0]] += time
+        every = known.total()
+        del known[""]
+        if known and known.total() >= _SIZES * every:
+            text = known.most_common(1)[0][0]
+            text = text if len(text) <= _LONGEST // 2 else f"{what} of arguments"
+            yield Unlike(text, f"times are not of equal work (other {what})")
+
+
+def _time_by_arguments(difference: Diff) -> Counter[tuple[int, int]]:
+    """Codes of the arguments on both sides -> time of the first side: of the ops of matched computation, and, where
+    other kernels do the work of an op, of the op that both sides call."""
     a, b = difference.alignment.sides
-    here = np.flatnonzero(difference.alignment.leaves[0] >= 0)
-    there = difference.alignment.leaves[0][here]
-    computes = gpu_classes(a.window.core, a.events[a.first_event[:-1]][here]) == COMPUTATION
-    known = (a.leaf_dims[here] > 0) & (b.leaf_dims[there] > 0) & computes
-    here, there = here[known], there[known]
-    differs = a.leaf_dims[here] != b.leaf_dims[there]
-    if not differs.any() or a.ns[here[differs]].sum() < _SIZES * a.ns[here].sum():
-        return ""
-    at = int(np.argmax(np.where(differs, a.ns[here], -1)))
-    first, second = (_dims(side, int(leaf)) for side, leaf in ((a, here[at]), (b, there[at])))
-    return f"sizes, as {first} -> {second}" if max(len(first), len(second)) <= _LONGEST // 4 else "sizes of arguments"
+    partner = difference.alignment.leaves[0]
+    computes = gpu_classes(a.window.core, a.events[a.first_event[:-1]]) == COMPUTATION
+    ns: Counter[tuple[int, int]] = Counter()
 
+    def add(node: int, other: int, time: int) -> None:
+        if a.is_op[node] and b.is_op[other]:
+            pair = ((a, node), (b, other))
+            first, second = (int(side.window.core.columns.argset[side.row[one]]) for side, one in pair)
+            if min(first, second) >= 0:
+                ns[first, second] += time
 
-def _dims(side: Forest, leaf: int) -> str:
-    """Dims of the first argument of the op that launched a leaf."""
-    core = side.window.core
-    text = core.argsets[core.columns.argset[side.row[side.leaf_parent[leaf]]]][0]
-    match = re.search(r"\[[\d, ]+\]", text)
-    return match[0] if match else text
+    here = np.flatnonzero((partner >= 0) & computes)
+    nodes = zip(a.leaf_parent[here].tolist(), b.leaf_parent[partner[here]].tolist(), a.ns[here].tolist(), strict=True)
+    for node, other, time in nodes:
+        add(node, other, time)
+    for point in (point for place in difference.places for point in place.points if min(point.container) >= 0):
+        if point.leaves[0] and point.leaves[1]:
+            alone = np.array(point.leaves[0])
+            alone = alone[(partner[alone] < 0) & computes[alone]]
+            add(*point.container, int(a.ns[alone].sum()))
+    return ns
 
 
 def _of_software(a: Core, b: Core) -> Iterator[Unlike]:
