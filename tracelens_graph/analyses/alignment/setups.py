@@ -16,6 +16,7 @@ from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, gpu_classes
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.info import version_text
+from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.names import fitted
@@ -169,31 +170,35 @@ def _of_arguments(difference: Diff) -> Iterator[Unlike]:
             yield Unlike(text, f"times are not of equal work (other {what})")
 
 
-def _time_by_arguments(difference: Diff) -> Counter[tuple[int, int]]:
+def _time_by_arguments(difference: Diff) -> dict[tuple[int, int], int]:
     """Codes of the arguments on both sides -> time of the first side: of the ops of matched computation, and, where
     other kernels do the work of an op, of the op that both sides call."""
     a, b = difference.alignment.sides
     partner = difference.alignment.leaves[0]
     computes = gpu_classes(a.window.core, a.events[a.first_event[:-1]]) == COMPUTATION
-    ns: Counter[tuple[int, int]] = Counter()
-
-    def add(node: int, other: int, time: int) -> None:
-        if a.is_op[node] and b.is_op[other]:
-            pair = ((a, node), (b, other))
-            first, second = (int(side.window.core.columns.argset[side.row[one]]) for side, one in pair)
-            if min(first, second) >= 0:
-                ns[first, second] += time
-
     here = np.flatnonzero((partner >= 0) & computes)
-    nodes = zip(a.leaf_parent[here].tolist(), b.leaf_parent[partner[here]].tolist(), a.ns[here].tolist(), strict=True)
-    for node, other, time in nodes:
-        add(node, other, time)
-    for point in (point for place in difference.places for point in place.points if min(point.container) >= 0):
-        if point.leaves[0] and point.leaves[1]:
-            alone = np.array(point.leaves[0])
-            alone = alone[(partner[alone] < 0) & computes[alone]]
-            add(*point.container, int(a.ns[alone].sum()))
-    return ns
+    points = [
+        (*point.container, int(a.ns[leaves[(partner[leaves] < 0) & computes[leaves]]].sum()))
+        for place in difference.places
+        for point in place.points
+        if min(point.container) >= 0 and all(point.leaves)
+        for leaves in [np.array(point.leaves[0])]
+    ]
+    of_points = np.array(points, np.int64).reshape(-1, 3)
+    node, other, time = np.concatenate(
+        (np.stack((a.leaf_parent[here], b.leaf_parent[partner[here]], a.ns[here]), 1), of_points)
+    ).T
+    first, second = _argsets(a)[node], _argsets(b)[other]
+    known = (first >= 0) & (second >= 0)
+    pairs, pair = np.unique(np.stack((first[known], second[known])), axis=1, return_inverse=True)
+    ns = sum_by_group(pair.ravel(), time[known], pairs.shape[1])
+    return dict(zip(map(tuple, pairs.T.tolist()), ns.tolist(), strict=True))
+
+
+def _argsets(side: Forest) -> np.ndarray:
+    """Per node the code of its arguments; -1 for what is no op, and without any."""
+    found: np.ndarray = np.where(side.is_op, side.window.core.columns.argset[side.row], -1)
+    return found
 
 
 def _of_software(a: Core, b: Core) -> Iterator[Unlike]:
