@@ -27,7 +27,6 @@ from tracelens_graph.db.image import Image, Placement
 from tracelens_graph.db.push import make_schema, push_trace
 from tracelens_graph.db.server import jars, server
 from tracelens_graph.db.server.jars import find_java
-from tracelens_graph.db.server.settings import Memory
 from tracelens_graph.graph.core import Core
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def own_server() -> Iterator[Driver]:
     with tempfile.TemporaryDirectory(prefix="tracelens_graph-bench-neo4j-") as folder:
         home = Path(folder) / "home"
         try:
-            started, _ = server.start(home, java, files, password=PASSWORD, memory=Memory("2g", "1g"))
+            started, _ = server.start(home, java, files, password=PASSWORD, heap="2g", page_cache="1g")
             with Connection(started.uri, password=PASSWORD).driver() as driver:
                 yield driver
         finally:

@@ -92,10 +92,9 @@ def server(folder: Path) -> Iterator[Connection]:
     from tracelens_graph.db.server import jars
     from tracelens_graph.db.server.jars import find_java
     from tracelens_graph.db.server.server import start, stop
-    from tracelens_graph.db.server.settings import Memory
 
     java = find_java()
-    started, password = start(folder, java, jars.fetch(java), memory=Memory("512m", "64m"))
+    started, password = start(folder, java, jars.fetch(java), heap="512m", page_cache="64m")
     try:
         yield Connection(started.uri, password=password or "")
     finally:

@@ -184,6 +184,8 @@ def test_a_change_from_nothing_is_beyond_every_limit() -> None:
         (["{a}", "{b}", "--layout", "tracelens", "--table", "x"], "there is no table"),
         (["{a}", "{b}", "--fail-if", "busy_ms > 5"], "busy_ms:diff"),
         (["{a}", "{b}", "--fail-if", "bussy_ms:pct > 5"], "did you mean"),
+        (["{a}", "{b}", "--fail-if", "slower_percent > 5"], "needs two traces"),
+        (["{a}", "{b}", "--table", "diff_totals"], "--csv DIR of two traces writes diff_totals"),
     ],
 )
 def test_wrong_usage(run: Run, trace_file: Path, slower: Path, arguments: list[str], message: str) -> None:

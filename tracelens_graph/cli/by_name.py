@@ -387,12 +387,17 @@ def _check_output(table: str | None, outputs: Outputs, is_theirs: bool) -> None:
         from tracelens_graph.analyses.across.compare import can_be_compared
         from tracelens_graph.registry import HOMES
 
+        refuse(
+            (table in HOMES and table.startswith("diff_"),
+             f"--table compares tables of reports: without it, --csv DIR of two traces writes {table}"),
+        )  # fmt: skip
         if not can_be_compared(table):
             check_name("--table", table, dict.fromkeys(filter(can_be_compared, HOMES)))
 
 
 def _conditions(texts: Sequence[str], options: ReportOptions) -> list[gate.Condition]:
-    conditions = gate.parse(texts, SUFFIXES, options)
+    way = "that is a figure of a comparison by structure, which needs two traces, and neither --by-name nor --table"
+    conditions = gate.parse(texts, SUFFIXES, options, elsewhere=gate.Elsewhere(gate.figures_of_diff(), (), way))
     for condition in conditions:
         if not condition.suffix:
             raise typer.BadParameter(

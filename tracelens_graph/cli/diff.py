@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tracelens_graph.cli import gate
-from tracelens_graph.cli.by_name import answer_by_name, are_tables
+from tracelens_graph.cli.by_name import SUFFIXES, answer_by_name, are_tables
 from tracelens_graph.cli.diff_answers import FORMS, Pair, Several, Two
 from tracelens_graph.cli.hints import Call
 from tracelens_graph.cli.options import (
@@ -159,7 +159,9 @@ def diff(
         outputs.check(TABLE, "an answer on several traces")
     if points:
         outputs.check(TABLE, "--points", has_folder=False)
-    conditions = gate.parse(fail_if or [], of=gate.figures_of_diff())
+    way = "that is a figure of a report: --by-name compares those, with :diff or :pct behind them"
+    of_report = gate.Elsewhere(gate.figures_of_report(), SUFFIXES, way)
+    conditions = gate.parse(fail_if or [], of=gate.figures_of_diff(), elsewhere=of_report)
     tags = names_of(paths, names)
     added = extension_of(extension)
 

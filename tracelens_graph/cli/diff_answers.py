@@ -144,10 +144,15 @@ class Two:
     @property
     def _on_idle_time(self) -> str:
         """The command that shows what the host did, on the side that waits longer for it; "" where a place changed more
-        than any cause of idle time."""
+        than any cause of idle time that the host has to do with."""
         from tracelens_graph.analyses.alignment.times import AROUND, IDLE
+        from tracelens_graph.analyses.idle.idle import Cause
 
-        causes = [row for row in self.tables["diff_times"].records() if row["part"] in (IDLE, AROUND)]
+        causes = [
+            row
+            for row in self.tables["diff_times"].records()
+            if row["part"] in (IDLE, AROUND) and row["cause"] != Cause.queued.name
+        ]
         largest = max(causes, key=lambda row: abs(row["change_ms"]), default={"change_ms": 0.0})
         most = largest["change_ms"]
         if abs(most) <= max((abs(place.change_ns) for place in self.difference.places), default=0) / 1e6:
@@ -217,8 +222,9 @@ class Two:
         ]
         for call, _, _, uid in events:
             yield f"ask next: {call.complete(f'{_PROGRAM} tree TRACE --uid {uid} --up')}"
-        for call, _, core, uid in events:
-            yield from call.to_replay([core.names[core.columns.name[core.row(uid)]]], f"--uid {uid}")
+        for call, side, core, uid in events:
+            options = f"--uid {uid} -o {side}-{uid}/"  # a folder of its own: names of programs may be equal
+            yield from call.to_replay([core.names[core.columns.name[core.row(uid)]]], options)
         for call, side, _, uid in events:
             cut = f"{_PROGRAM} cut TRACE --uid {uid} -o {side}-{uid}.json.gz"
             yield f"open in Perfetto UI: {call.complete(cut)}"

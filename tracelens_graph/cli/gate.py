@@ -117,9 +117,18 @@ class Condition:
         return f"{self.name} is {value}{remark}, which is {self.operator} {self.number:.15g}"
 
 
+class Elsewhere(NamedTuple):
+    """Figures that a command has when it is asked otherwise, what may follow them, and how to ask for them."""
+
+    figures: Figures
+    suffixes: Sequence[str]
+    way: str
+
+
 def parse(
-    texts: Sequence[str], suffixes: Sequence[str] = (), options: ReportOptions | None = None, of: Figures | None = None
-) -> list[Condition]:
+    texts: Sequence[str], suffixes: Sequence[str] = (), options: ReportOptions | None = None,
+    of: Figures | None = None, elsewhere: Elsewhere | None = None,
+) -> list[Condition]:  # fmt: skip
     """Conditions from the command line, each `FIGURE OPERATOR NUMBER`.
 
     Args:
@@ -127,11 +136,28 @@ def parse(
         suffixes: what may follow a figure after a colon.
         options: those of the report; figures that it will not have are refused.
         of: what figures there are; None for those of a report.
+        elsewhere: others, which are refused with the way to ask for them.
 
     Raises:
         typer.BadParameter: the figure, the operator or the number is none.
     """
-    return [_condition(text, suffixes, options, of) for text in texts]
+    found = []
+    for text in texts:
+        try:
+            found.append(_condition(text, suffixes, options, of))
+        except typer.BadParameter:
+            if elsewhere is None or not _is_condition(text, elsewhere):
+                raise
+            raise _refused(text, elsewhere.way) from None
+    return found
+
+
+def _is_condition(text: str, of: Elsewhere) -> bool:
+    try:
+        _condition(text, of.suffixes, None, of.figures)
+    except typer.BadParameter:
+        return False
+    return True
 
 
 def read(figure: Figure, tables: Mapping[str, Table], operator: str = "") -> Reading:

@@ -425,7 +425,7 @@ def place_lines(row: Mapping[str, Any], width: int, most: int | None = None) -> 
 _LONGEST = 100
 """Characters of a name."""
 _HEADINGS = {
-    "change_ms": "change ms", "low_ms": "from ms", "high_ms": "to ms", "a_ms": "A ms", "b_ms": "B ms",
+    "change_ms": "change ms", "low_ms": "change, low", "high_ms": "change, high", "a_ms": "A ms", "b_ms": "B ms",
     "change_percent": "%", "meaning": "time",
 }  # fmt: skip
 
@@ -480,4 +480,4 @@ def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
         cells[_HEADINGS.get(name, name)] = (
             [cut_middle(value, _LONGEST) for value in values] if name in ("op", "module") else values
         )
-    return table_markdown(Table("", cells), signed=("change ms", "%"))
+    return table_markdown(Table("", cells), signed=("change ms", "change, low", "change, high", "%"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,8 @@ _LEAST_OF_STEP = 0.03
 _CAUSES = 3
 _LEAST_OF_IDLE = 0.05
 """Causes of idle time on the screen, and what share of all changes of times each has at least."""
+_BETWEEN_CLAUSES = re.compile("(?<=[,;] )")
+"""Behind commas, which names of several levels have as well, and semicolons."""
 NEARLY_NOTHING = 0.0005
 """Time in ms that shows as nothing: no change is a share of it, ..."""
 _MOST_PERCENT = 1000
@@ -107,10 +110,20 @@ def _causes(
             and (row["part"] == AROUND or row["cause"] != Cause.unknown_not_recorded.name)
         ):
             room = max(width - 3 * len(INDENT), 24)
-            yield from (3 * INDENT + line for line in first_lines(printable(str(row["why"])), room, most))
+            yield from (3 * INDENT + line for line in _first_clauses(printable(str(row["why"])), room, most))
     if others:
         rest = {field: sum(row[field] for row in others) for field in ("a_ms", "b_ms", "change_ms")}
         yield figures(f"{2 * INDENT}{len(others)} more causes", rest, width)
+
+
+def _first_clauses(text: str, width: int, most: int) -> list[str]:
+    """As many clauses of an explanation as have room; of a single one what has."""
+    clauses = _BETWEEN_CLAUSES.split(text)
+    for number in range(len(clauses), 1, -1):
+        lines = [*wrapped(text[: sum(map(len, clauses[:number]))].rstrip(",; "), width)]
+        if len(lines) <= most:
+            return lines
+    return first_lines(text, width, most)
 
 
 def figures(label: str, row: Mapping[str, Any], width: int) -> str:

@@ -207,7 +207,7 @@ _FIELDS = ("Input Dims", "Input type")
 
 
 def drawn_point(place: Place) -> Point:
-    """The point that is drawn of a place: the one with the most GPU time."""
+    """The point that is drawn of a place: the one with the most GPU time, both sides together."""
     return max(place.points, key=lambda one: sum(one.ns))
 
 

@@ -90,7 +90,7 @@ def sentence(found: WhatIf) -> str:
     shown = f"{error / 1e3:,.1f} us" if error < 1e6 else f"{error / 1e6:,.3f} ms"
     return (
         f"With {found.change}, {subject(found.path)} takes {found.changed_ns / 1e6:,.3f} instead of "
-        f"{before / 1e6:,.3f} ms ({change}); error at most {shown}{_moved(found)}"
+        f"{before / 1e6:,.3f} ms ({change}), {shown} more or less by latencies that did not bind{_moved(found)}"
     )
 
 

@@ -25,6 +25,7 @@ from tracelens_graph.analyses.alignment.layers import Among, count_up
 from tracelens_graph.analyses.alignment.reasons import Reason
 from tracelens_graph.analyses.alignment.times import time_parts
 from tracelens_graph.analyses.idle.idle import Cause
+from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.tables.names import short_name
 
@@ -484,3 +485,24 @@ def test_numbers_of_modules_are_layers_only_without_gaps() -> None:
     assert not count_up(["Layer", "Layer_1"])
     assert "layer" not in str(Among(["Linear_0", "Linear_7"], 2, 9, ratio=1.5))
     assert str(Among(["Layer_3"], 1, 4, True, 1.5)).startswith("1 of 4: layer 3 (Layer_3), 1.50x")
+
+
+def spaced_launches(delay: float) -> Core:
+    """Launches of 5 us, 100 us apart, whose kernels of 10 us begin some time after the call returned."""
+    events: list[dict[str, Any]] = []
+    for k in range(4):
+        at, args = 100.0 * k, {"correlation": k + 1}
+        events.append({"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": at,
+                       "dur": 5.0, "args": args})  # fmt: skip
+        events.append({"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": at + 5 + delay,
+                       "dur": 10.0, "args": {**args, "device": 0, "stream": 7}})  # fmt: skip
+    return load_core({"traceEvents": events})
+
+
+def test_work_that_begins_later_after_its_launch_is_said() -> None:
+    def why(*delays: float) -> str:
+        parts = time_parts(diff(*map(spaced_launches, delays)))
+        return next(part.why for part in parts if part.cause is Cause.launches)
+
+    assert "work begun 2.0 -> 14.0 us after its launch returned" in why(2, 14)
+    assert "after its launch returned" not in why(14, 14)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from call_trees import FORWARD, launch, load, op
 
 from tracelens_graph.analyses.alignment.compared_steps import median_steps
 from tracelens_graph.analyses.alignment.difference import Diff, diff
@@ -36,7 +37,7 @@ def test_equal_runs_are_comparable() -> None:
 @pytest.mark.parametrize(
     ("settings", "what", "forbidden"),
     [
-        ({"batch": 4}, "sizes, as [", "times are not of equal work (other sizes)"),
+        ({"batch": 4}, "other sizes: ", "times are not of equal work (other sizes)"),
         ({"python_stacks": False}, "Python stacks only in A", "idle time is not comparable (stacks slow the host)"),
         ({"shapes": False}, "shapes only in A", "other sizes of arguments would not be seen"),
         ({"ranks": 2}, "ranks 1 -> 2", "collectives and work of a rank differ by its job"),
@@ -66,6 +67,24 @@ def test_what_files_name(key: str, values: tuple[Any, Any], line: str) -> None:
     core = run()
     first, second = (with_metadata(core, **{key: value}) for value in values)
     assert setup_lines(compared(first, second))[0].startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("dims", "types", "what"),
+    [
+        ([[8, 4], [4, 4], []], ["c10::BFloat16", "c10::Float8", "int"], "other types: BFloat16 became Float8"),
+        ([[2, 4], [4, 4]], ["c10::BFloat16"] * 2, "other sizes: 8x4 became 2x4"),
+        ([[8, 4], [4, 4], []], ["c10::BFloat16", "c10::BFloat16", "int"], ""),
+    ],
+)
+def test_arguments_of_fused_work_are_those_of_the_op_that_both_call(
+    dims: list[Any], types: list[str], what: str
+) -> None:
+    plain = {"Input Dims": [[8, 4], [4, 4]], "Input type": ["c10::BFloat16"] * 2}
+    apart = op("layer", op("one", launch("k1", 5)), op("two", launch("k2", 9)), **plain)
+    fused = op("layer", op("all", launch("k3", 6)), **{"Input Dims": dims, "Input type": types})
+    lines = " ".join(setup_lines(diff(load({FORWARD: [apart]}), load({FORWARD: [fused]}))))
+    assert (what in lines) if what else lines == ""
 
 
 def test_numbers_of_steps_count_where_steps_are_added_up() -> None:

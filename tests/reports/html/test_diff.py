@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 from handmade import small_trace
 from html_pages import Tags, diff_page_of, hostile_diff, policy_of, read
+from recorded_pairs import EXAMPLES
 from to_draw import MODELS, pair_of, small_diff
 
 from corpus import parametrize
 from tracelens_graph.analyses.alignment.difference import diff
+from tracelens_graph.analyses.alignment.host_work import comparable
+from tracelens_graph.graph.window import whole_window
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.html.diff import diff_stacks
 from tracelens_graph.reports.html.names import LONGEST
@@ -81,3 +84,11 @@ def test_the_policy_is_strict_and_no_name_is_markup() -> None:
 @parametrize("path", MODELS)
 def test_a_page_is_small(path: Path) -> None:
     assert len(diff_page_of(pair_of(path))) < 300_000
+
+
+def test_what_stands_for_own_time_of_the_host_has_no_number() -> None:
+    path = EXAMPLES / "tiny-transformer-cpu.json.gz"
+    of_host = comparable(*(whole_window(load_core(path)) for _ in "ab"))
+    difference = diff(*of_host)
+    parts = len(diff_stacks(difference)[0]["uid"])
+    assert read(diff_page_of(difference)).columns["diff.uid"].tolist() == [-1] * parts

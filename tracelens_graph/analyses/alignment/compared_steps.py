@@ -13,6 +13,9 @@ from tracelens_graph.schema import Kind
 _IN_STEPS = 0.5
 """Share of a window's GPU time that must lie in its steps, so that one of them stands for it."""
 
+_LEAST_OUTSIDE = 1.0
+"""Percent of the GPU time outside of a file's only step from which on a note has it."""
+
 
 def median_steps(a: Window, b: Window) -> tuple[Window, Window]:
     """Of each window the step of median GPU time; the windows as they are where one has no steps with its GPU work.
@@ -83,6 +86,13 @@ def _median_of(time_of: dict[int, int]) -> int:
     return ordered[(len(ordered) - 1) // 2]
 
 
+def _percent_outside(step: Window) -> float:
+    """Share of the GPU time of a step's file that is not its own."""
+    ns = step.core.columns.dur_ns
+    every = int(ns[whole_window(step.core).gpu_rows].sum())
+    return 100 * (1 - int(ns[step.gpu_rows].sum()) / every) if every else 0.0
+
+
 def choice_note(*steps: Window) -> str:
     """Which steps `median_steps` chose, from windows that it gave, and how to choose others."""
     if any(REPETITION in step.title for step in steps):
@@ -91,6 +101,9 @@ def choice_note(*steps: Window) -> str:
         chosen, others = "Steps of equal phase and size are", "--iteration N takes others, --phase P all of one phase"
     else:
         if all(len(steps_with_work(whole_window(one.core))) < 2 for one in steps):
-            return "The step of each is compared: --from 0ms takes all that was recorded."
+            shares = [_percent_outside(one) for one in steps]
+            outside = f", with {min(shares):.0f} to {max(shares):.0f} % of the GPU time outside of it"
+            more = outside if max(shares) >= _LEAST_OUTSIDE else ""
+            return f"The step of each is compared: --from 0ms takes all that was recorded{more}."
         chosen, others = "One step of each is", "--step N takes another"
     return f"{chosen} compared: {others}, --from 0ms all."

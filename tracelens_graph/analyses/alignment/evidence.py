@@ -382,4 +382,5 @@ def _ms(ns: int) -> str:
 
 def times(ratio: float) -> str:
     """A ratio of times in words."""
-    return f"{ratio:.2f}x as long" if ratio >= 0.1 else f"{1 / max(ratio, 1e-9):,.0f} times as fast"
+    is_plain = ratio >= 0.1 or ratio < 1e-6  # 0 for kernels that are recorded without a duration
+    return f"{ratio:.2f}x as long" if is_plain else f"{1 / ratio:,.0f} times as fast"

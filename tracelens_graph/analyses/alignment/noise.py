@@ -168,13 +168,18 @@ class Noise:
         """Of each place whether its time is that of collectives, which wait for other ranks."""
         return np.array([category == "Communication" for category in self._categories], bool)
 
+    @cached_property
+    def _of_families(self) -> Rows:
+        """Places that are tested together. Waits are of no family: how long a collective waits is up to other ranks."""
+        return np.flatnonzero(self.is_of_time & ~self._waits)
+
     def _by_category(self) -> Iterator[tuple[str, Rows]]:
-        rows = np.flatnonzero(self.is_of_time)
+        rows = self._of_families
         yield ALL, rows
         yield from _grouped(rows, [self._categories[row] for row in rows.tolist()])
 
     def _by_op(self) -> Iterator[tuple[str, Rows]]:
-        rows = np.flatnonzero(self.is_of_time)
+        rows = self._of_families
         yield from _grouped(rows, [self._places[row].names[0] for row in rows.tolist()])
 
     @cached_property
@@ -242,11 +247,12 @@ class Noise:
     @cached_property
     def proven_ns(self) -> int:
         """What places add up to whose changes structure, an interval or their family proves; 0 where that is within
-        their noise. Of a family all count, for or against; of work of all kinds, which a clock moves, all but waits."""
-        of_families: list[Rows] = []
-        for family in self.families:
-            if family.is_proven and (family.name != ALL or self._is_of_most(family)):
-                of_families.append(family.places if family.name != ALL else family.places[~self._waits[family.places]])
+        their noise. Of a family all count, for or against."""
+        of_families = [
+            family.places
+            for family in self.families
+            if family.is_proven and (family.name != ALL or self._is_of_most(family))
+        ]
         shown = (row for row, proof in enumerate(self.proofs) if proof in (Proof.structure, Proof.interval))
         rows: Rows = np.array(sorted({*shown, *(row for rows in of_families for row in rows.tolist())}), np.int64)
         if not len(rows):

@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tracelens_graph.analyses.alignment.argument_words import other_sizes, other_types
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, gpu_classes
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.info import version_text
+from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.names import fitted
@@ -25,7 +27,7 @@ _OPTIONS = {"with_stack": "Python stacks", "profile_memory": "memory events", "w
 """Options of the profiler that cost time of the host, by their keys -> what they record."""
 _OF_DEVICE = "times of kernels cannot show a regression"
 _SIZES = 0.5
-"""Share of the time of matched work from which on other sizes of its arguments are those of the run."""
+"""Share of the time of shared work from which on other sizes, or types, of its arguments are those of the run."""
 _SHORT = 76
 """Characters of both lines together that make one."""
 _LONGEST = 98
@@ -63,8 +65,7 @@ def unlike(difference: Diff) -> Iterator[Unlike]:
     if all(devices) and devices[0] != devices[1]:
         yield Unlike("GPUs", _OF_DEVICE)
     yield from _of_recorded(a, b)
-    if text := _sizes(difference):
-        yield Unlike(text, "times are not of equal work (other sizes)")
+    yield from _of_arguments(difference)
     worlds = [core.info.world_size for core in (a, b)]
     if all(worlds) and worlds[0] != worlds[1]:
         yield Unlike(f"ranks {worlds[0]:,} -> {worlds[1]:,}", "collectives and work of a rank differ by its job")
@@ -150,29 +151,54 @@ def _scalars(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 yield str(key), str(value)
 
 
-def _sizes(difference: Diff) -> str:
-    """Other sizes of the arguments of most matched computation: those of the longest op. Collectives, which may take
-    most of the time, have sizes of parameters, which another batch leaves as they are."""
+def _of_arguments(difference: Diff) -> Iterator[Unlike]:
+    """Other sizes and types of the arguments of most computation that both sides have: those of the longest work.
+    Collectives, which may take most of the time, have sizes of parameters, which another batch leaves as they are."""
+    ns = _time_by_arguments(difference)
+    cores = difference.a.core, difference.b.core
+    for what, field, in_words in (("sizes", 0, other_sizes), ("types", 1, other_types)):
+        known: Counter[str] = Counter()
+        for codes, time in ns.items():
+            first, second = (core.argsets[code][field] for core, code in zip(cores, codes, strict=True))
+            if first and second:
+                known[in_words(first, second).partition(",")[0]] += time
+        every = known.total()
+        del known[""]
+        if known and known.total() >= _SIZES * every:
+            text = known.most_common(1)[0][0]
+            text = text if len(text) <= _LONGEST // 2 else f"{what} of arguments"
+            yield Unlike(text, f"times are not of equal work (other {what})")
+
+
+def _time_by_arguments(difference: Diff) -> dict[tuple[int, int], int]:
+    """Codes of the arguments on both sides -> time of the first side: of the ops of matched computation, and, where
+    other kernels do the work of an op, of the op that both sides call."""
     a, b = difference.alignment.sides
-    here = np.flatnonzero(difference.alignment.leaves[0] >= 0)
-    there = difference.alignment.leaves[0][here]
-    computes = gpu_classes(a.window.core, a.events[a.first_event[:-1]][here]) == COMPUTATION
-    known = (a.leaf_dims[here] > 0) & (b.leaf_dims[there] > 0) & computes
-    here, there = here[known], there[known]
-    differs = a.leaf_dims[here] != b.leaf_dims[there]
-    if not differs.any() or a.ns[here[differs]].sum() < _SIZES * a.ns[here].sum():
-        return ""
-    at = int(np.argmax(np.where(differs, a.ns[here], -1)))
-    first, second = (_dims(side, int(leaf)) for side, leaf in ((a, here[at]), (b, there[at])))
-    return f"sizes, as {first} -> {second}" if max(len(first), len(second)) <= _LONGEST // 4 else "sizes of arguments"
+    partner = difference.alignment.leaves[0]
+    computes = gpu_classes(a.window.core, a.events[a.first_event[:-1]]) == COMPUTATION
+    here = np.flatnonzero((partner >= 0) & computes)
+    points = [
+        (*point.container, int(a.ns[leaves[(partner[leaves] < 0) & computes[leaves]]].sum()))
+        for place in difference.places
+        for point in place.points
+        if min(point.container) >= 0 and all(point.leaves)
+        for leaves in [np.array(point.leaves[0])]
+    ]
+    of_points = np.array(points, np.int64).reshape(-1, 3)
+    node, other, time = np.concatenate(
+        (np.stack((a.leaf_parent[here], b.leaf_parent[partner[here]], a.ns[here]), 1), of_points)
+    ).T
+    first, second = _argsets(a)[node], _argsets(b)[other]
+    known = (first >= 0) & (second >= 0)
+    pairs, pair = np.unique(np.stack((first[known], second[known])), axis=1, return_inverse=True)
+    ns = sum_by_group(pair.ravel(), time[known], pairs.shape[1])
+    return dict(zip(map(tuple, pairs.T.tolist()), ns.tolist(), strict=True))
 
 
-def _dims(side: Forest, leaf: int) -> str:
-    """Dims of the first argument of the op that launched a leaf."""
-    core = side.window.core
-    text = core.argsets[core.columns.argset[side.row[side.leaf_parent[leaf]]]][0]
-    match = re.search(r"\[[\d, ]+\]", text)
-    return match[0] if match else text
+def _argsets(side: Forest) -> np.ndarray:
+    """Per node the code of its arguments; -1 for what is no op, and without any."""
+    found: np.ndarray = np.where(side.is_op, side.window.core.columns.argset[side.row], -1)
+    return found
 
 
 def _of_software(a: Core, b: Core) -> Iterator[Unlike]:

@@ -184,6 +184,16 @@ class _Side:
         calls = np.unique(c.parent[self.window.linked_gpu_rows])
         return float(np.median(c.dur_ns[calls])) / 1e3 if len(calls) else 0.0
 
+    def us_on_the_way(self, idle: Idle) -> float:
+        """Median time from the end of a launch call to the start of its work where the GPU waited for it, us."""
+        c = self.window.core.columns
+        rows = idle.row[c.parent[idle.row] >= 0]
+        launch = c.parent[rows]
+        ended = c.start_ns[launch] + c.dur_ns[launch]
+        first = idle.start[c.parent[idle.row] >= 0]
+        ns = (c.start_ns[rows] - ended)[ended > first]
+        return float(np.median(ns)) / 1e3 if len(ns) else 0.0
+
     def waits(self) -> int:
         """Number of calls that wait for the GPU; of JAX, where functions of Python wait, those in no other one."""
         core = self.window.core
@@ -209,8 +219,9 @@ class _Side:
         # Annotations are free text, in which brackets and blanks mean nothing.
         return name if kind in LAYER_KINDS else short_name(name)
 
-    def where(self, idle: Idle, cause: Cause) -> str:
-        """The op, or the module, around what the longest gaps of a cause are due to, and how many of these it holds."""
+    def where(self, idle: Idle, cause: Cause, name: str) -> str:
+        """The op, or the module, around what the longest gaps of a cause are due to, and how many of these it holds;
+        the window is called by a name."""
         part, core = idle.parts[cause], self.window.core
         longest = np.argsort(-part, kind="stable")[:_MOST_GAPS]
         longest = longest[(part[longest] > 0) & (2 * part[longest] > part.max())].tolist()
@@ -220,7 +231,7 @@ class _Side:
         (place, number), *_ = found.most_common(1)
         if not place or 2 * number <= len(longest):
             return ""
-        every = "the longest" if len(longest) == 1 else f"the {len(longest):,} longest"
+        every = f"the longest of {name}" if len(longest) == 1 else f"the {len(longest):,} longest of {name}"
         return f"{every} in {place}" if number == len(longest) else f"{number:,} of {every} in {place}"
 
     def _around(self, row: int) -> str:
@@ -241,6 +252,8 @@ _LEAST_OF_CAUSE = 0.2
 """Share of the longer time of a cause from which on a change of it shows where its longest gaps are."""
 _SLOWER_LAUNCH = 1.25
 """Factor from which on the duration of launch calls is shown; of more calls by it, they are other calls."""
+_LEAST_DELAY = 1.0
+"""Change, us, of the time from the end of a launch to its work from which on it is shown."""
 _WAITS = ("call that waits for the GPU", "calls that wait for the GPU", _Side.waits)
 _FIGURES: dict[Cause, tuple[tuple[str, str, Callable[[_Side], int]], ...]] = {
     Cause.launches: (("launch", "launches", _Side.launches), _WAITS),
@@ -279,15 +292,24 @@ def _launch_times(sides: list[_Side]) -> str:
     return f" of {us[0]:,.1f} -> {us[1]:,.1f} us each in the median" if is_other else ""
 
 
+def _delays(sides: list[_Side], idle: list[Idle]) -> str:
+    """How long after the call work begins for which the GPU waits, where that differs; empty else."""
+    us = [side.us_on_the_way(one) for side, one in zip(sides, idle, strict=True)]
+    is_other = min(us) > 0 and max(us) > _SLOWER_LAUNCH * min(us) and max(us) - min(us) > _LEAST_DELAY
+    return f"work begun {us[0]:,.1f} -> {us[1]:,.1f} us after its launch returned" if is_other else ""
+
+
 def _why_idle(part: str, cause: Cause, sides: list[_Side], names: tuple[str, str]) -> str:
     texts, idle = [], [side.idle[part] for side in sides]
     if part == IDLE:
         texts.append(_number([int((one.parts[cause] > 0).sum()) for one in idle], "gap", "gaps"))
         times = [int(one.parts[cause].sum()) for one in idle]
         longer = times.index(max(times))
-        place = sides[longer].where(idle[longer], cause)
+        place = sides[longer].where(idle[longer], cause, names[longer])
         if place and abs(times[1] - times[0]) > _LEAST_OF_CAUSE * max(times):
-            texts.append(f"in {names[longer]} {place}")
+            texts.append(place)
+        if cause is Cause.launches and (later := _delays(sides, idle)):
+            texts.append(later)
         for one, many, number in _FIGURES.get(cause, ()):
             if any(counts := [number(side) for side in sides]):
                 times_of = _launch_times(sides) if number is _Side.launches else ""

@@ -28,6 +28,7 @@ from tracelens_graph.reports.html.names import LONGEST_LINE, Texts, clean, table
 from tracelens_graph.reports.html.overview import chosen, in_window, parts, recorded
 from tracelens_graph.reports.html.shell import Code, page
 from tracelens_graph.reports.html.stacks import Frames, stack_columns, summed_parts
+from tracelens_graph.schema import FIRST_MADE_UID
 from tracelens_graph.tables.names import short_name
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import list_text
@@ -272,7 +273,9 @@ def _events(k: int, difference: Diff, tree: MergedNodes, names: Called) -> tuple
     c = side.window.core.columns
     leaf = np.repeat(np.arange(side.leaves), np.diff(side.first_event))
     ns = np.where(np.isin(side.events, [*side.captured]), 0, c.dur_ns[side.events]).astype(np.int64)
-    return node[leaf], _kernels(side, names), place[leaf], ns, c.uid[side.events].astype(np.int64)
+    uid = c.uid[side.events].astype(np.int64)
+    # What stands for the host's own time is no event of the file, and nothing finds it by its number.
+    return node[leaf], _kernels(side, names), place[leaf], ns, np.where(uid < FIRST_MADE_UID, uid, -1)
 
 
 def _kernels(side: Forest, names: Called) -> Codes:

@@ -66,7 +66,7 @@ const spansOf = (sides, letters) => {
     }
   });
   const legend = Bars.legend([...found.values()], ({ both }) => el("span.dim", DiffShow.times(both)));
-  return found.size > 0 && Bars.rows("Where the GPU's span went", rows, legend);
+  return found.size > 0 && Bars.rows("Where the time went: GPU work, idle time, and what lies around them in steps", rows, legend);
 };
 
 /** @param {DiffOverviewHead["idle"]} rows */

@@ -85,7 +85,7 @@ export class DiffPlaces {
       ["shapes", side.shapes, other.shapes],
       ["types", side.types, other.types],
       ["line", side.line, other.line],
-      ["longest, uid", side.uid, null],
+      ["longest of all, uid", side.uid, null],
     ];
     const known = facts.filter(([, value]) => value != null);
     return el(
