@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from tracelens_graph.errors import AnalysisError
 from tracelens_graph.replay.planned import Plans
 from tracelens_graph.replay.replay_plan import ReplayPlan, TensorValue
 
@@ -123,9 +124,14 @@ def gemm_script(plans: Plans, benchmark: str) -> Iterator[str]:
     Args:
         plans: the signatures.
         benchmark: one of `BENCHMARKS`.
+
+    Raises:
+        AnalysisError: there is no product among them.
     """
-    yield "#!/bin/sh"
     found, skipped = plans.signatures, 0
+    if not set(found.names) & set(_OPERANDS):
+        raise AnalysisError(f"there is no product to write: none of the operations is {', '.join(_OPERANDS)}")
+    yield "#!/bin/sh"
     for place, name in enumerate(found.names):
         plan = plans[place].plan
         if name not in _OPERANDS:
