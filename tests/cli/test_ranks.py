@@ -180,7 +180,7 @@ def test_a_rank_of_another_job_is_told(run: Run, job: Path, tmp_path: Path) -> N
     assert code == 0
     assert "rank9 is of a job of 2 ranks, the others of 3" in err
     assert "rank 1 is there more than once" in err
-    assert "are not matched" in out
+    assert "rank9 is left out, as it is of another run" in out
 
 
 def test_what_does_not_go_together(run: Run, job: Path) -> None:
@@ -243,3 +243,42 @@ def test_eight_real_ranks(run: Run) -> None:
     code, out, err = run("ranks", CORPUS / "dlrm-8-ranks" / "kineto")
     assert (code, err) == (0, "")
     assert "rank 7 came 4.67 ms late to the first all_to_all: it began its recording" in out
+
+
+def _folder_of(job: Path, folder: Path) -> Path:
+    for file in job.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    return folder
+
+
+@pytest.mark.parametrize("others", ["alone", "of two"])
+def test_a_trace_of_another_run_enters_no_figure(run: Run, job: Path, tmp_path: Path, others: str) -> None:
+    _, expected, _ = run("ranks", job, "--format", "json")
+    size = 1 if others == "alone" else 2
+    other = simulate(ranks=size, steps=2, layers=3, seed=9).ranks[0].trace
+    (_folder_of(job, tmp_path) / "single.json.gz").write_bytes(gzip.compress(json.dumps(other).encode()))
+    code, out, _ = run("ranks", tmp_path, "--format", "json")
+    assert code == 0
+    found, without = json.loads(out), json.loads(expected)
+    assert found["headline"] == without["headline"]
+    assert found["late"][0] == without["late"][0]
+    assert [line for line in found["late"] if "single is left out" in line]
+    for name in ("rank_times", "rank_balance", "rank_steps", "slowdown"):
+        assert found["tables"][name]["rows"] == without["tables"][name]["rows"]
+
+
+def test_a_rank_without_gpu_work_shortens_no_step(run: Run, job: Path, tmp_path: Path) -> None:
+    file = _folder_of(job, tmp_path) / "rank2.json.gz"
+    trace = json.loads(gzip.decompress(file.read_bytes()))
+    gpu = ("kernel", "gpu_memcpy", "gpu_memset")
+    trace["traceEvents"] = [one for one in trace["traceEvents"] if one.get("cat") not in gpu]
+    file.write_bytes(gzip.compress(json.dumps(trace).encode()))
+    _, out, _ = run("ranks", tmp_path, "--format", "json")
+    found = json.loads(out)
+    rows = found["tables"]["rank_times"]["rows"]
+    (step,) = [row for row in rows if row["time"] == "step"]
+    parts = [row["mean_ms"] for row in rows if row["time"] in ("computing", "exposed", "copying", "idle")]
+    assert sum(parts) == pytest.approx(step["mean_ms"], rel=1e-6)
+    steps = [row["device_step_ms"] for row in found["tables"]["rank_steps"]["rows"] if row["rank"] != 2]
+    assert step["mean_ms"] == pytest.approx(sum(steps) / len(steps))
+    assert [line for line in found["late"] if "rank 2" in line and "no GPU work" in line]

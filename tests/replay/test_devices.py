@@ -78,7 +78,7 @@ def test_sums_are_weighted_by_the_calls_of_the_trace(tmp_path: Path) -> None:
     assert devices["trace_us"] == pytest.approx([200.0, 187.5, 175.0])
     assert devices["ops"] == [3, 3, 2]
     assert devices["compared"] == [2, 2, 2]
-    assert (rows["op"], rows["fastest"]) == (["y", "x", "alone"], ["C", "B", "A"])
+    assert (rows["op"], rows["fastest"]) == (["y", "x", "alone"], ["C", "B", "A B"])
     assert rows["device_C_us"] == [2.0, 40.0, None]
 
 
@@ -163,3 +163,17 @@ def test_long_names_are_shortened(tmp_path: Path) -> None:
     a = written(tmp_path / "a.json", result("x" * 9999, 1.0), {"op": "y", "error": "z" * 9999})
     b = written(tmp_path / "b.json", result("x", 1.0))
     assert max(map(len, compared_results(a, b).results.notes)) < 300
+
+
+def test_equal_devices_are_both_the_fastest(tmp_path: Path) -> None:
+    files = [written(tmp_path / f"{at}.json", result("x", us, count=3)) for at, us in enumerate((5.0, 4.0, 4.0))]
+    devices, rows = compared_results(*files)
+    assert (rows["fastest"], devices["fastest"], devices["fastest_us"]) == (["B C"], [0, 1, 1], [0.0, 12.0, 12.0])
+
+
+def test_results_that_equal_the_trace_give_its_total(tmp_path: Path) -> None:
+    """Of 200 us, an operation has 110 with another one of 50 within it, and its median times calls is no sum."""
+    outer = result("x", 30.0, count=3, percent=55.0, traced_us=30.0, total_us=110.0)
+    inner = result("y", 10.0, count=5, percent=25.0, traced_us=10.0, total_us=50.0)
+    a, b = (written(tmp_path / name, outer, inner) for name in ("a.json", "b.json"))
+    assert list(compared_results(a, b).devices["trace_us"]) == pytest.approx([200, 200])

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from recorded_calls import MM, call, calls, scalar, tensor
 
+from tracelens_graph.errors import AnalysisError
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.gemms import Gemm, cublas, gemm, gemm_script, hipblaslt
 from tracelens_graph.replay.planned import Plans
 from tracelens_graph.replay.planning import plan_of
-from tracelens_graph.replay.signatures import charge_all, signatures
+from tracelens_graph.replay.signatures import charge_all, named, signatures
 
 
 def read(memory: np.ndarray, rows: int, columns: int, leading: int, transposed: bool) -> np.ndarray:
@@ -86,3 +87,15 @@ def test_a_script_of_a_trace(benchmark: str, program: str) -> None:
     assert lines[0] == "#!/bin/sh"
     assert lines[1].startswith("# aten::mm: 2 calls, median 20.00 us, ")
     assert [line.partition(" ")[0] for line in lines[2::2]] == [program] * len(lines[2::2])
+
+
+def test_without_a_product_there_is_no_script() -> None:
+    plans = Plans(named(load_core(calls()).everything, "aten::copy_"))
+    with pytest.raises(AnalysisError, match="no product"):
+        list(gemm_script(plans, "cublas"))
+
+
+def test_the_first_products_are_counted_among_products() -> None:
+    plans = Plans(signatures(charge_all(load_core(calls()).everything)))
+    assert plans.signatures.names[0] != "aten::mm"
+    assert list(gemm_script(plans, "cublas", 1)) == list(gemm_script(plans, "cublas"))[:3]

@@ -157,7 +157,8 @@ def test_an_operand_that_makes_another_fold_is_followed() -> None:
     ("made", "reason"),
     [
         (call("cat", ((), "TensorList", (), ""), scalar("0")), "lists of more than 30 tensors are not recorded"),
-        (call("view", tensor(2), NOTHING), "lists of more than 30 numbers are not recorded"),
+        (call("view", tensor(2), NOTHING), "lists of numbers are not recorded"),
+        (call("split_with_sizes", tensor(2), NOTHING, scalar("0")), "lists of more than 30 numbers are not recorded"),
         (call("index", tensor(2), NOTHING), "lists of optional tensors are not recorded"),
         (call("neg", tensor(2, dtype="strange")), "element type 'strange' is not one of PyTorch's"),
         (call("neg", ((-1,), "float", (1,), "")), "sizes of a tensor cannot be read"),

@@ -137,9 +137,10 @@ class _Row:
         return (max(times) - min(times)) * max(self.first.count, 1)
 
     @cached_property
-    def fastest(self) -> int:
-        """The device with the least time, the first of equal ones."""
-        return min(self.measured, key=lambda at: self.measured[at].median_us)
+    def fastest(self) -> list[int]:
+        """The devices with the least time."""
+        least = min(one.median_us for one in self.measured.values())
+        return [at for at, one in self.measured.items() if one.median_us == least]
 
     @cached_property
     def roofs_us(self) -> dict[int, float | None]:
@@ -171,6 +172,9 @@ def _device(side: _Side, at: int, rows: Sequence[_Row], first: _Side) -> dict[st
     shares = [row.first.percent for row, _ in weights]
     share = sum(filter(None, shares)) if weights and None not in shares else None
     traced = [row.first.traced_us for row, _ in weights]
+    traced_us = sum(us * n for us, (_, n) in zip(traced, weights, strict=True) if us) if all(traced) else None
+    # Shares are of sums, which medians times calls need not be.
+    of_shares = sum(row.first.total_us or us * n for us, (row, n) in zip(traced, weights, strict=True) if us)
     clocks = [one.clock_mhz for one in side.found.values() if one.clock_mhz]
     return {
         "device": side.letter,
@@ -182,15 +186,15 @@ def _device(side: _Side, at: int, rows: Sequence[_Row], first: _Side) -> dict[st
         "failed": sum(bool(one.error) for one in side.results),
         "compared": len(rows),
         "calls": sum(count for _, count in weights),
-        "fastest": sum(row.fastest == at for row in rows),
+        "fastest": sum(at in row.fastest for row in rows),
         "sum_us": total if weights else None,
         "ratio": total / of_first if of_first else None,
-        "fastest_us": sum(row.measured[at].median_us * n for row, n in weights if row.fastest == at),
+        "fastest_us": sum(row.measured[at].median_us * n for row, n in weights if at in row.fastest),
         "roof_us": roofs or None,
         "percent_of_roof": 100 * roofs / measured if measured else None,
-        "traced_us": sum(us * n for us, (_, n) in zip(traced, weights, strict=True) if us) if all(traced) else None,
+        "traced_us": traced_us,
         "replayed_percent": share,
-        "trace_us": 100 * total / share if share else None,
+        "trace_us": 100 * (of_shares / share) * (total / traced_us) if share and traced_us else None,
     }
 
 
@@ -203,7 +207,7 @@ def _results(rows: Sequence[_Row], sides: Sequence[_Side], title: str, notes: Se
         "input_types": [json.dumps(one.types) for one in arguments],
         "concrete_inputs": [json.dumps(one.values) for one in arguments],
         "count": [row.first.count for row in rows],
-        "fastest": [sides[row.fastest].letter for row in rows],
+        "fastest": [" ".join(sides[at].letter for at in row.fastest) for row in rows],
     }
     more = {}
     for at, side in enumerate(sides):

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from tracelens_graph.errors import AnalysisError
 from tracelens_graph.replay.planned import Plans
 from tracelens_graph.replay.replay_plan import ReplayPlan, TensorValue
 
@@ -117,19 +118,24 @@ BENCHMARKS: Mapping[str, Callable[[Gemm], str]] = {"hipblaslt": hipblaslt, "cubl
 """Name of a benchmark -> what writes its command lines."""
 
 
-def gemm_script(plans: Plans, benchmark: str) -> Iterator[str]:
+def gemm_script(plans: Plans, benchmark: str, most: int = 0) -> Iterator[str]:
     """Lines of a script that runs the products of some signatures, each below a comment with calls and GPU time.
 
     Args:
         plans: the signatures.
         benchmark: one of `BENCHMARKS`.
+        most: number of argument sets of products that are written, the first ones; 0 for all.
+
+    Raises:
+        AnalysisError: there is no product among them.
     """
-    yield "#!/bin/sh"
     found, skipped = plans.signatures, 0
-    for place, name in enumerate(found.names):
+    products = [(place, name) for place, name in enumerate(found.names) if name in _OPERANDS]
+    if not products:
+        raise AnalysisError(f"there is no product to write: none of the operations is {', '.join(_OPERANDS)}")
+    yield "#!/bin/sh"
+    for place, name in products[: most or None]:
         plan = plans[place].plan
-        if name not in _OPERANDS:
-            continue
         one = gemm(plan) if isinstance(plan, ReplayPlan) else None
         text = BENCHMARKS[benchmark](one) if one else ""
         if not text:

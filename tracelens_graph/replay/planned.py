@@ -197,7 +197,7 @@ def traced(signatures: Signatures, place: int, gpu: str = "") -> Traced:
         calls=int(signatures.calls[place]),
         median_us=float(signatures.median_ns[place]) / 1e3,
         total_us=float(signatures.total_ns[place]) / 1e3,
-        percent=float(signatures.percent[place]),
+        percent=float(signatures.total_percent[place]),
     )
 
 

@@ -213,7 +213,7 @@ class Traced(Plain, frozen=True):
         gpu: name of the GPU; empty where the trace does not tell.
         host_us: duration of that call on the host, in us.
         total_us: sum over all calls of their GPU work, in us.
-        percent: share of the GPU time of the trace, or of its part, that is charged to them; 0 where that is not known.
+        percent: `total_us` as share of the GPU time of the trace, or of its part; 0 where that is not known.
         within: the traced operation, where another one is called that leads to it on the traced GPU; empty otherwise.
     """
 

@@ -29,7 +29,8 @@ class Result(msgspec.Struct):
         library: version of CUDA or ROCm; empty where the program could not tell.
         driver: version of the driver and, where the system tells it, the clock: `580.65.06, 1980 MHz`.
         count: calls in the trace; 0 for sizes that the trace does not have.
-        percent: share of the trace's GPU time that was charged to these calls.
+        traced_us, total_us: GPU time below these calls in the trace: its median, and its sum.
+        percent: this sum as share of the trace's GPU time.
         largest_size: no size was above this; None if sizes are those of the trace.
     """
 
@@ -43,6 +44,7 @@ class Result(msgspec.Struct):
     tflops: float | None = None
     tbytes_per_s: float | None = None
     traced_us: float | None = None
+    total_us: float | None = None
     kernels: list[str] = []
     error: str = ""
     count: int = 1

@@ -263,6 +263,7 @@ class _Program:
         result = {"op": name, "count": str(plan.traced.calls), "percent": f"{plan.traced.percent:.4g}"}
         if plan.traced.median_us:
             result["traced_us"] = repr(plan.traced.median_us)
+            result["total_us"] = repr(plan.traced.total_us)
         if plan.work.flops:
             result["tflops"] = f"{plan.work.flops:.0f} / 1e6 / statistics.median(us)"
         result |= {

@@ -99,10 +99,18 @@ class Signatures:
         return [self.core.names[code] for code in self.core.columns.name[self.rows].tolist()]
 
     @cached_property
+    def _whole_ns(self) -> int:
+        return max(int(self.core.columns.dur_ns[self.window.gpu_rows].sum()), 1)
+
+    @property
     def percent(self) -> np.ndarray:
         """Share of the window's GPU time that is charged to each."""
-        whole = int(self.core.columns.dur_ns[self.window.gpu_rows].sum())
-        return 100 * self.charged_ns / max(whole, 1)
+        return 100 * self.charged_ns / self._whole_ns
+
+    @property
+    def total_percent(self) -> np.ndarray:
+        """Share of the window's GPU time that is `total_ns` of each: nested operations included."""
+        return 100 * self.total_ns / self._whole_ns
 
     def at(self, places: Codes) -> Signatures:
         """Some of them, in the order of the places."""

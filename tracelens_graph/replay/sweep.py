@@ -1,7 +1,8 @@
 """Calls of a trace at other sizes: one size of their arguments takes other values, and nothing else changes.
 
-A size is named by its number, or `batch`: the first size of the first tensor. It stands for every dimension of that
-size in the call's tensors and lists of sizes, so that arguments still fit one another.
+A size is named by its number, or `batch`: the first size of the first tensor that is no weight and no bias, where that
+stands nowhere else. It stands for every dimension of that size in the call's tensors, and for every equal number among
+its arguments that is a size by the schema, so that arguments still fit one another.
 """
 
 from __future__ import annotations
@@ -10,21 +11,32 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import replace as with_field
+from math import prod
 
 from msgspec.structs import replace
 
 from tracelens_graph.errors import AnalysisError, CannotReplay
 from tracelens_graph.perf.scalar_types import torch_dtype
-from tracelens_graph.replay.calls import Call, numbers, sizes, traced_call
-from tracelens_graph.replay.choosing import SCALARS
+from tracelens_graph.replay.calls import Call, number, numbers, sizes, traced_call
+from tracelens_graph.replay.choosing import SCALAR, SCALARS, TENSORS, choose
 from tracelens_graph.replay.planned import Estimates, Plans, complete
 from tracelens_graph.replay.planning import plan_of
 from tracelens_graph.replay.replay_plan import Recorded, ReplayPlan, Traced, Work
+from tracelens_graph.replay.schemas import Parameter
 
 BATCH = "batch"
 _SWEEP = re.compile(r"(batch|\d{1,12})=(\d{1,12}(?:,\d{1,12})*)")
 _MOST = 64
 """Values of a sweep."""
+_NO_BATCH = frozenset({"weight", "bias"})
+"""Tensors whose first size is no batch."""
+_NO_SIZES = frozenset((
+    "stride", "padding", "output_padding", "dilation", "kernel_size", "groups", "start", "end", "step", "index",
+    "padding_idx", "storage_offset", "shifts", "diagonal", "offset", "dim", "k", "ignore_index", "repeats",
+))  # fmt: skip
+"""Parameters that PyTorch has as `SymInt`, as it has sizes, and that are none."""
+_VIEWED = frozenset({"aten::view", "aten::reshape", "aten::_unsafe_view", "aten::_reshape_alias", "aten::view_copy"})
+"""Operations whose `size` or `shape` holds as many elements as their tensor."""
 
 
 @dataclass(frozen=True)
@@ -67,12 +79,13 @@ def swept(plans: Plans, place: int, sweep: Sweep, estimates: Estimates) -> list[
     if made.imports:
         raise AnalysisError(f"{name}: only sizes of operations of PyTorch are swept")
     call = traced_call(plans.signatures.core, row)
-    size = _size(call, sweep)
+    parameters = choose(call).parameters
+    size = _size(call, parameters, sweep)
     found = [made] if size in sweep.values else []
     for value in sweep.values:
         if value != size:
             try:
-                other = plan_of(with_field(call, recorded=_resized(call.recorded, size, value), observed=()))
+                other = plan_of(with_field(call, recorded=_resized(call, parameters, size, value), observed=()))
             except CannotReplay as error:
                 raise AnalysisError(f"{name}: cannot be made with {value} in place of {size}: {error.reason}") from None
             note = f"a sweep: {value} stands where the trace has {size}"
@@ -80,28 +93,62 @@ def swept(plans: Plans, place: int, sweep: Sweep, estimates: Estimates) -> list[
     return found
 
 
-def _size(call: Call, sweep: Sweep) -> int:
+def _size(call: Call, parameters: Sequence[Parameter], sweep: Sweep) -> int:
     """The size that changes."""
-    shapes = [found for dims in call.recorded.dims if (found := sizes(dims))]
-    known = list(dict.fromkeys(size for shape in shapes for size in shape))
-    wanted = shapes[0][0] if sweep.size == BATCH and shapes else int(sweep.size) if sweep.size != BATCH else -1
-    if wanted not in known:
-        listed = ", ".join(map(str, known)) or "none"
-        raise AnalysisError(f"{call.op}: has no size {sweep.size}; its sizes are {listed}")
-    return wanted
+    recorded = call.recorded
+    every = [(one.name, at, sizes(recorded.dims[at]) or ()) for at, one in enumerate(parameters)]
+    every = [one for one in every if one[2]]
+    lists = [sizes(one) or () for at, kind in enumerate(recorded.types) if kind in TENSORS for one in recorded.dims[at]]
+    known = list(dict.fromkeys(size for shape in [*(one[2] for one in every), *lists] for size in shape))
+    listed = ", ".join(map(str, known)) or "none"
+    if sweep.size != BATCH:
+        if (wanted := int(sweep.size)) not in known:
+            raise AnalysisError(f"{call.op}: has no size {wanted}; its sizes are {listed}")
+        return wanted
+    data = [one for one in every if one[0] not in _NO_BATCH]
+    _, at, shape = next((one for one in data if len(one[2]) > 1), data[0] if data else ("", 0, ()))
+    steps = sizes(recorded.strides[at]) if shape and at < len(recorded.strides) else None
+    is_outermost = not steps or steps[0] == max(steps)  # a transposed matrix begins with features
+    others = [size for one in every for size in one[2][1:]] + [one[2][0] for one in every if len(one[2]) < len(shape)]
+    if not shape or not is_outermost or shape[0] in others:
+        example = f"as in {known[0]}=64; " if known else ""
+        raise AnalysisError(
+            f"{call.op}: which size is the batch is not clear; name the number, {example}its sizes are {listed}"
+        )
+    return shape[0]
 
 
-def _resized(recorded: Recorded, size: int, value: int) -> Recorded:
-    """The arguments with one size changed; tensors that lie densely in memory still do, in their order."""
+def _resized(call: Call, parameters: Sequence[Parameter], size: int, value: int) -> Recorded:
+    """The arguments with one size changed; tensors that lie densely in memory still do, in their order.
+
+    Raises:
+        AnalysisError: sizes that it is given would not hold what its tensor does.
+    """
+    recorded = call.recorded
     dims, strides, values = list(recorded.dims), list(recorded.strides), list(recorded.values)
-    for at, kind in enumerate(recorded.types):
-        shape = sizes(dims[at])
-        if shape and torch_dtype(kind):
+    if {"size", "stride"} <= {one.name for one in parameters}:
+        raise AnalysisError(f"{call.op}: is given strides of its result, so its sizes are not swept alone")
+    for at, (kind, parameter) in enumerate(zip(recorded.types, parameters, strict=True)):
+        steps = strides[at] if at < len(strides) else ()
+        if kind in TENSORS:
+            old = [sizes(one) or () for one in dims[at]]
+            dims[at] = tuple(_with(shape, size, value) for shape in old)
+            if len(steps) == len(old):
+                strides[at] = tuple(map(_restrided, old, steps, dims[at]))
+        elif (shape := sizes(dims[at])) and torch_dtype(kind):
             dims[at] = _with(shape, size, value)
-            if at < len(strides) and (steps := sizes(strides[at])) is not None and len(steps) == len(shape):
-                strides[at] = _restrided(shape, steps, dims[at])
-        elif kind == SCALARS and at < len(values) and values[at]:
-            values[at] = str([value if one == size else one for one in numbers(values[at])])
+            if (found := sizes(steps)) is not None and len(found) == len(shape):
+                strides[at] = _restrided(shape, found, dims[at])
+        elif parameter.name in _NO_SIZES or parameter.kind.base != "SymInt" or at >= len(values) or not values[at]:
+            continue
+        elif kind == SCALARS:
+            given = numbers(values[at])
+            now = [value if one == size else one for one in given]
+            if call.op in _VIEWED and -1 not in now and prod(now) != prod(dims[0]):
+                raise AnalysisError(f"{call.op}: {size} is part of a size of {list(given)}, so it is not swept alone")
+            values[at] = str(now)
+        elif kind == SCALAR and number(values[at]) == size:
+            values[at] = str(value)
     return Recorded(tuple(dims), recorded.types, tuple(strides), tuple(values))
 
 

@@ -130,7 +130,7 @@ REPLAY_RESULTS = TableSchema(
         "count": Column(
             "calls in the trace, by which sums are weighted; 0 for sizes that it does not have", heading="calls"
         ),
-        "fastest": Column("the device with the least time", heading="fastest", cells="text", drop_priority=-1),
+        "fastest": Column("the devices with the least time", heading="fastest", cells="text", drop_priority=-1),
         f"{OF_DEVICE}us": Column("median over the calls on the device", "us", heading=" us", drop_priority=-1),
         f"{OF_DEVICE}ratio": Column(
             "this median as multiple of that of device A: above 1 the device is slower", heading="/A", drop_priority=0
@@ -180,7 +180,8 @@ REPLAY_DEVICES = TableSchema(
         ),
         "traced_us": Column("the same sum of what the trace recorded", "us", heading="traced us", drop_priority=0),
         "replayed_percent": Column(
-            "share of the trace's GPU time that these operations are; absent where results do not tell",
+            "share of the trace's GPU time that these operations are, of those within one another of each; absent "
+            "where results do not tell",
             "%",
             heading="% replayed",
             drop_priority=-1,

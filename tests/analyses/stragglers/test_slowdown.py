@@ -230,3 +230,12 @@ def test_operations_are_written_as_a_page(tmp_path: Path) -> None:
         ["dp 0 stage 0", 1.0, False], ["dp 1 stage 0", 1.5, True],
     ]  # fmt: skip
     assert [one["name"] for one in found.body["tables"]] == ["slowdown", "slowdown_map"]
+
+
+def test_below_one_there_is_no_slowdown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = tlg.slowdown(tlg.load_set(write(Job(ranks=4), tmp_path)))
+    for job, is_none in ((0.91, True), (0.9995, False), (1.05, False)):
+        monkeypatch.setattr(slowdowns.Slowdown, "job", job)
+        assert ("none" in found.line()) == is_none
+        assert (f"{job:.2f}" in found.line()) != is_none
+        assert any("below 1 is none" in note for note in found.table().notes) == is_none

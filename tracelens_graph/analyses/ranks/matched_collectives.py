@@ -49,9 +49,11 @@ class MatchedCollectives(PartsByCollective):
         correct: correct the clocks of several hosts by the ends of collectives.
         whole: the same ranks with all of their traces, where `ranks` are parts of these; windows in a set know
             theirs.
+        left_out: which traces are no ranks of the job, and why, in words.
 
     Attributes:
         ranks: the ranks.
+        left_out: as given.
         parts: their parts in collectives, as recorded.
         nodes: which ranks run on one host.
         hosts: the number of the host of each rank, None where not known.
@@ -62,6 +64,7 @@ class MatchedCollectives(PartsByCollective):
         ranks: TraceSet | Sequence[RankCollectives],
         correct: bool = True,
         whole: TraceSet | None = None,
+        left_out: Sequence[str] = (),
     ) -> None:
         given = [RankCollectives.of(one) for one in ranks] if isinstance(ranks, TraceSet) else list(ranks)
         self._windows = whole if any(one.part for one in given) else None
@@ -70,6 +73,7 @@ class MatchedCollectives(PartsByCollective):
         ):
             self._windows = ranks
         self.ranks: list[RankCollectives] = given
+        self.left_out = tuple(left_out)
         self.is_corrected = correct
         self.parts = Parts.of(given)
         known = [rank for rank in given if rank.rank is not None]
@@ -181,7 +185,10 @@ class MatchedCollectives(PartsByCollective):
         number[number >= 0] = _by_time(numbers, place, self.start_ns[number >= 0])
         made = copy(self)
         own = ("ranks", "parts", "is_corrected", "nodes", "hosts", "_windows", "start_ns", "end_ns", "trace")
-        made.__dict__ = {name: getattr(self, name) for name in own} | {"whole": self.whole, "number": number}
+        made.__dict__ = {name: getattr(self, name) for name in (*own, "left_out")} | {
+            "whole": self.whole,
+            "number": number,
+        }
         return made
 
     def clock_ns(self, rank: int, times_ns: np.ndarray) -> np.ndarray:
@@ -347,6 +354,29 @@ class MatchedCollectives(PartsByCollective):
         own, fit = self.counts_by_rank
         found = (own > 1) & (2 * fit <= own)
         return found & (2 * int(found.sum()) < len(found)) & (len(self) > 0)
+
+    @cached_property
+    def stranger(self) -> tuple[int, str] | None:
+        """Place of the trace that is least of the job of most others, and what shows it; None where all are of it.
+
+        It says that its job has another size, or does not say so; and it takes part in no collective, or at most
+        half of them fit those of the others. A trace without GPU work may have lost its collectives.
+        """
+        own, fit = self.counts_by_rank
+        sizes = [one.world_size for one in self.ranks]
+        size = Counter(sizes[place] for place in np.flatnonzero(fit).tolist()).most_common(1)
+        other = np.array([bool(size) and one != size[0][0] for one in sizes])
+        without = (own == 0) & np.array([one.has_gpu_work for one in self.ranks])
+        without &= np.array([not one for one in sizes]) | other
+        found = np.flatnonzero(without | ((own > 0) & (2 * fit <= own) & other))
+        if not len(found) or int((fit > 0).sum()) < 2:
+            return None
+        place = int(found[np.argmin(fit[found] / np.maximum(own[found], 1))])
+        name, of = self.ranks[place].name, sizes[place]
+        job = f", and it is of a job of {of:,} ranks, not {size[0][0] or 0:,}" if of and size[0][0] else ""
+        fits = f"only {fit[place]:,} of its {own[place]:,} collectives fit those of the others"
+        fits = fits if own[place] else "it takes part in no collective"
+        return place, f"{name} is left out, as it is of another run: {fits}{job}"
 
     @property
     def unmatched(self) -> list[tuple[int, str]]:

@@ -69,7 +69,9 @@ def times_table(figures: Figures) -> Table:
     ranks = [(rank, ns) for rank, ns in ranks if ns["step"]]
     if any(rank.steps for rank, _ in ranks):  # the others have no step to measure
         ranks = [(rank, ns) for rank, ns in ranks if rank.steps]
+    # How long a step takes on the host says nothing of the device.
     with_gpu = [(rank, ns) for rank, ns in ranks if rank.has_gpu_work]
+    ranks = with_gpu or ranks
     rows = []
     for name, meaning in ROW_MEANING.items() if ranks else ():
         of = with_gpu if name in _OF_GPU else ranks

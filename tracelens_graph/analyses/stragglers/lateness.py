@@ -329,6 +329,13 @@ def odd_files(figures: Figures) -> list[str]:
         f"its file ({m.ranks[place].name}) may be of another run"
         for place in np.flatnonzero(m.is_foreign).tolist()
     ]
+    lines = [*m.left_out, *lines]
+    if any(one.has_gpu_work for one in m.ranks):
+        lines += [
+            f"{titles[place]}: no GPU work is recorded: its steps count in no time of the device"
+            for place, one in enumerate(m.ranks)
+            if not one.has_gpu_work
+        ]
     lines += [f"{titles[place]}: {one.damage}" for place, one in enumerate(m.ranks) if one.damage]
     missing: dict[int, int] = defaultdict(int)
     for at in m.incomplete.tolist():

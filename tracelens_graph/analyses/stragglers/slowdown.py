@@ -36,6 +36,9 @@ SLOWEST_SHARE = 0.03
 WORTH_A_REASON = 0.01
 """Excess from which a slowdown is explained."""
 
+NO_FASTER = 0.005
+"""A job that takes less than the ideal one by more than this share has no slowdown."""
+
 SPREADS, USUAL_SHARE = 3.0, 0.75
 """A worker stands out by so many standard deviations of the others, and by this share of their excess."""
 
@@ -235,6 +238,8 @@ class Slowdown:
 
     def _line(self, known: Mapping[int, tuple[str, str]]) -> str:
         text = f"slowdown: {self.job:.2f} times the ideal job, in which ranks have even work"
+        if self.job < 1 - NO_FASTER:
+            return "slowdown: none is found: by the replay the job would not be faster with even work"
         found = self.culprits
         if self.job < 1 + WORTH_A_REASON or not (found or (found := self._behind_links)):
             return text
@@ -335,6 +340,8 @@ class Slowdown:
     def measures(self) -> list[str]:
         """M_W and M_S in words."""
         of = {"M_W": (self.by_workers, "the slowest 3 % of the workers"), "M_S": (self.by_last_stage, "the last stage")}
+        if self.job < 1 - NO_FASTER:
+            return ["a slowdown below 1 is none: by the replay the job would not be faster with even work"]
         if self.job < 1 + WORTH_A_REASON:
             return []
         less = ", as the others have less than even work"
