@@ -275,7 +275,9 @@ def test_results_are_compared(run: Run, tmp_path: Path) -> None:
 
 def test_a_sweep_and_a_script_of_products(run: Run, trace: Path, tmp_path: Path) -> None:
     code, out, _ = run("replay", trace, "--op", "aten::mm", "--sweep", "batch=1,8", "-o", tmp_path / "sweep")
-    assert (code, len(out.splitlines()), len(list((tmp_path / "sweep").glob("*.py")))) == (0, 2, 2)
+    assert (code, len(out.splitlines()), len(list((tmp_path / "sweep").glob("*.py")))) == (0, 3, 2)
+    code, out, err = run("replay", trace, "--op", "aten::copy_", "--gemms", "cublas")
+    assert (code, out, len(err.splitlines())) == (1, "", 1)
     code, out, _ = run("replay", trace, "--gemms", "hipblaslt", "--top", "0")
     assert (code, out.startswith("#!/bin/sh"), "hipblaslt-bench --function matmul -m 4 -n 8 -k 16" in out) == (
         0,

@@ -93,3 +93,9 @@ def test_without_a_product_there_is_no_script() -> None:
     plans = Plans(named(load_core(calls()).everything, "aten::copy_"))
     with pytest.raises(AnalysisError, match="no product"):
         list(gemm_script(plans, "cublas"))
+
+
+def test_the_first_products_are_counted_among_products() -> None:
+    plans = Plans(signatures(charge_all(load_core(calls()).everything)))
+    assert plans.signatures.names[0] != "aten::mm"
+    assert list(gemm_script(plans, "cublas", 1)) == list(gemm_script(plans, "cublas"))[:3]

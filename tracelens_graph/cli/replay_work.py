@@ -57,7 +57,7 @@ def _list_or_write(asked: Asked, w: Window, device: Architecture | None) -> None
         return
     plans, most, files = Plans(_chosen(asked, w, every.signatures, device)), asked.rows, dict[int, str]()
     if asked.gemms is not None:
-        _print_gemms(plans.first(asked.top or 0), asked.gemms)
+        _print_gemms(plans, asked.gemms, asked.top or 0)
         return
     if asked.sweep is not None and asked.output is not None:
         _write_sweep(asked.sweep, asked.output, plans, device)
@@ -149,7 +149,7 @@ def _write(asked: Asked, folder: Path, plans: Plans, device: Architecture | None
     return {place: program.file for place, program in programs.items()}
 
 
-def _print_gemms(plans: Plans, benchmark: str) -> None:
+def _print_gemms(plans: Plans, benchmark: str, most: int) -> None:
     """Print the script of a benchmark of products.
 
     Raises:
@@ -160,7 +160,7 @@ def _print_gemms(plans: Plans, benchmark: str) -> None:
 
     if benchmark not in BENCHMARKS:
         raise typer.BadParameter(f"--gemms: there is no {benchmark!r}; {hint(benchmark, BENCHMARKS)}")
-    for line in gemm_script(plans, benchmark):
+    for line in gemm_script(plans, benchmark, most):
         print(line)
 
 
@@ -178,8 +178,10 @@ def _write_sweep(text: str, folder: Path, plans: Plans, device: Architecture | N
     w = plans.signatures.window
     found = swept(plans, 0, Sweep.parsed(text), Estimates(w, device))
     programs = [Program.of(plan, program_name(plan, number)) for number, plan in enumerate(found, 1)]
-    for file in write_folder(folder, programs, file_name(w.core.info.source)):
+    files = write_folder(folder, programs, file_name(w.core.info.source))
+    for file in files:
         print(f"wrote {shlex.quote(str(file))}")
+    print(f"run {'it' if len(files) == 1 else 'the first'}: python {shlex.quote(str(files[0]))}")
 
 
 def _write_one(asked: Asked, folder: Path, w: Window) -> None:

@@ -118,24 +118,24 @@ BENCHMARKS: Mapping[str, Callable[[Gemm], str]] = {"hipblaslt": hipblaslt, "cubl
 """Name of a benchmark -> what writes its command lines."""
 
 
-def gemm_script(plans: Plans, benchmark: str) -> Iterator[str]:
+def gemm_script(plans: Plans, benchmark: str, most: int = 0) -> Iterator[str]:
     """Lines of a script that runs the products of some signatures, each below a comment with calls and GPU time.
 
     Args:
         plans: the signatures.
         benchmark: one of `BENCHMARKS`.
+        most: number of argument sets of products that are written, the first ones; 0 for all.
 
     Raises:
         AnalysisError: there is no product among them.
     """
     found, skipped = plans.signatures, 0
-    if not set(found.names) & set(_OPERANDS):
+    products = [(place, name) for place, name in enumerate(found.names) if name in _OPERANDS]
+    if not products:
         raise AnalysisError(f"there is no product to write: none of the operations is {', '.join(_OPERANDS)}")
     yield "#!/bin/sh"
-    for place, name in enumerate(found.names):
+    for place, name in products[: most or None]:
         plan = plans[place].plan
-        if name not in _OPERANDS:
-            continue
         one = gemm(plan) if isinstance(plan, ReplayPlan) else None
         text = BENCHMARKS[benchmark](one) if one else ""
         if not text:
