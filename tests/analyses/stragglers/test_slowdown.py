@@ -239,3 +239,12 @@ def test_below_one_there_is_no_slowdown(tmp_path: Path, monkeypatch: pytest.Monk
         assert ("none" in found.line()) == is_none
         assert (f"{job:.2f}" in found.line()) != is_none
         assert any("below 1 is none" in note for note in found.table().notes) == is_none
+
+
+@needs_corpus
+def test_a_call_with_little_of_the_difference_has_its_share() -> None:
+    """The loader of rank 7 takes 56 us longer than the median of the others, of 216 us that its host takes longer."""
+    found = tlg.slowdown(tlg.load_set(CORPUS / "dlrm-8-ranks" / "kineto" if CORPUS else Path()))
+    reason, what = found.why(7)
+    assert reason == "data_loader"
+    assert 0 < float(what.rpartition(", ")[2].split(" %")[0]) < 50

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from statistics import median_low
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -27,16 +28,17 @@ from tracelens_graph.analyses.critical_path.rerun import (
     without_arrivals,
 )
 from tracelens_graph.analyses.critical_path.walk import followed
-from tracelens_graph.analyses.diagnosis.finding import brief
+from tracelens_graph.analyses.diagnosis.finding import brief, percent
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
 from tracelens_graph.analyses.shared.common_factor import CLOCK, agreed_factor
 from tracelens_graph.analyses.shared.gpu_work import COMPUTATION as COMPUTES
 from tracelens_graph.analyses.shared.gpu_work import gpu_classes
-from tracelens_graph.analyses.stragglers.rank_work import HostLabels, pipelines
+from tracelens_graph.analyses.stragglers.rank_work import HostLabels, Label, pipelines
 from tracelens_graph.analyses.stragglers.reasons import (
     LARGER,
     LINK,
     MORE,
+    MOST_PERCENT,
     OF_STATE,
     SLOW_HOST,
     SLOWER,
@@ -160,11 +162,12 @@ def explained(causes: Causes, ns: tuple[Ns, Ns], edge: Rows, worker: int, kind: 
     if not len(edge):
         return "", ""
     if kind == HOST:
-        longest = int(edge[np.argmax(excess[edge])])
+        longest, more = int(edge[np.argmax(excess[edge])]), int(excess[edge].sum())
+        is_most = 2 * excess[longest] >= more
         # A factor shows in all stretches, a call in those that hold it.
-        if 2 * excess[longest] < excess[edge].sum() and (what := _slow_hosts(causes)[worker]):
+        if not is_most and (what := _slow_hosts(causes)[worker]):
             return SLOW_HOST, what
-        return _of_host(causes, longest, worker)
+        return _of_host(causes, longest, worker, None if is_most else more)
     core = causes.core(worker)
     row = causes.row[causes.after[edge]]
     codes, place = np.unique(core.columns.name[row], return_inverse=True)
@@ -186,13 +189,32 @@ def explained(causes: Causes, ns: tuple[Ns, Ns], edge: Rows, worker: int, kind: 
     return word, what
 
 
-def _of_host(causes: Causes, edge: int, worker: int) -> tuple[str, str]:
-    """What the host of a rank did on an edge most of the time."""
+def _of_host(causes: Causes, edge: int, worker: int, more: int | None) -> tuple[str, str]:
+    """What the host of a rank did on an edge most of the time; its share of an excess, ns, where that is small."""
     core, shift = causes.core(worker), causes.on_clock(worker, 0)
     span = (int(causes.time[point[edge]]) - shift for point in (causes.before, causes.after))
     spent = HostLabels(core).within(*span)
-    (state, _), most = max(spent.items(), key=lambda one: one[1].ns)
-    return OF_STATE.get(state, "op"), called(core, most)
+    label, most = max(spent.items(), key=lambda one: one[1].ns)
+    what = called(core, most)
+    if what and more is not None:
+        takes = [one.get(label, 0) for one in _host_ns(causes)]
+        longer = takes[worker] - median_low(takes[:worker] + takes[worker + 1 :])
+        if 0 <= longer < MOST_PERCENT / 100 * more:
+            what += f", {percent(longer, more):.0f} % of the difference"
+    return OF_STATE.get(label[0], "op"), what
+
+
+_HOST_NS: WeakKeyDictionary[Causes, list[dict[Label, int]]] = WeakKeyDictionary()
+
+
+def _host_ns(causes: Causes) -> list[dict[Label, int]]:
+    """Per rank the host time of each label in the whole recording, ns; looked for the first time only."""
+    if causes not in _HOST_NS:
+        cores = [causes.core(ordinal) for ordinal in range(len(causes.ranks))]
+        spans = [(int(core.columns.start_ns.min()), int(core.columns.end_ns.max())) for core in cores]
+        found = [HostLabels(core).within(*span) for core, span in zip(cores, spans, strict=True)]
+        _HOST_NS[causes] = [{label: spent.ns for label, spent in one.items()} for one in found]
+    return _HOST_NS[causes]
 
 
 def _of_computation(causes: Causes, worker: int, row: int) -> str:
