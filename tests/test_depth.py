@@ -78,6 +78,7 @@ WITH_A_DATABASE = {
     "query",
     "start",
     "stop",
+    "upgrade",
 }
 
 
