@@ -209,9 +209,9 @@ def _needed(left: Sequence[Edges], points: int, parts: int, place: Rows) -> list
 
     A part's transfer begins no sooner than its start, so that ways lead on from the one to the other.
     """
-    into: dict[int, list[int]] = {}
+    into: dict[int, dict[int, None]] = {}
     for target, source in left[0]:
-        into.setdefault(target, []).append(source)
+        into.setdefault(target, {})[source] = None
     soonest: list[dict[int, int]] = [{} for _ in left]
     needed = []
     for target in sorted(into, key=place.tolist().__getitem__):
@@ -219,17 +219,29 @@ def _needed(left: Sequence[Edges], points: int, parts: int, place: Rows) -> list
         for ns, since in zip(left, soonest, strict=True):
             known = [since.get(point, NEVER) + ns[target, one] for one, point in via]
             since[target] = max([*known, ns.get((target, -1), NEVER)])
-        for source in into[target]:
-            if not any(
-                all(
-                    (since.get(point, NEVER) if source < 0 else ns.get((point, source), NEVER)) + ns[target, one]
-                    >= ns[target, source]
-                    for ns, since in zip(left, soonest, strict=True)
-                )
-                for one, point in via
-                if one != source
+        direct = into[target]
+        over: set[int] = set()
+        for one, point in via:
+            ways = [ns[target, one] for ns in left]
+            if -1 in direct and all(
+                since.get(point, NEVER) + way >= ns[target, -1]
+                for ns, since, way in zip(left, soonest, ways, strict=True)
             ):
-                needed.append((target, source))
+                over.add(-1)
+            # Those of the shorter list: of a point that follows from many few follow from one another.
+            first, second = sorted((into.get(point, {}), direct), key=len)
+            over.update(
+                source
+                for source in first
+                if source >= 0
+                and source != one
+                and source in second
+                and all(
+                    ns.get((point, source), NEVER) + way >= ns[target, source]
+                    for ns, way in zip(left, ways, strict=True)
+                )
+            )
+        needed += [(target, source) for source in direct if source not in over]
     return needed
 
 
