@@ -10,6 +10,7 @@ import numpy as np
 from tracelens_graph.analyses.critical_path.causes import CEILING_NS, Causes, bound_latencies, bound_latency, together
 from tracelens_graph.analyses.critical_path.points import Edge
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.graph.arrays import expanded
 from tracelens_graph.utils.arrays import Mask, Ns, Rows
 
 MOST_QUANTILE = 0.995
@@ -251,17 +252,21 @@ def _targets(lines: Sequence[_Lines], starts: Rows, ends: Sequence[Rows]) -> tup
     Of the points of an end those are left out that one behind them is later than.
     """
     target, point = [np.arange(len(starts))], [starts]
+    orders = [np.argsort(line.choices[0], kind="stable") for line in lines]
+    choices = [tuple(one[order] for one in line.choices) for line, order in zip(lines, orders, strict=True)]
     for number, of in enumerate(ends, len(starts)):
-        left = np.zeros(len(lines[0].root), bool)
-        for line in lines:
-            latest = np.full(len(line.root), NEVER)
-            np.maximum.at(latest, line.root[of], line.offset[of])
-            after, before, takes = line.choices
-            is_last = latest > NEVER
-            is_last[before[(latest[after] > NEVER) & (latest[after] + takes >= latest[before])]] = False
-            own = of[line.offset[of] == latest[line.root[of]]]
-            left[own[is_last[line.root[own]]]] = True
-        point.append(np.flatnonzero(left))
+        left = [of[:0]]
+        for line, (after, before, takes) in zip(lines, choices, strict=True):
+            root, own = np.unique(line.root[of], return_inverse=True)
+            latest = np.full(len(root), NEVER)
+            np.maximum.at(latest, own, line.offset[of])
+            edges, into = expanded(np.searchsorted(after, root), np.searchsorted(after, root, side="right"))
+            at = np.minimum(np.searchsorted(root, before[edges]), len(root) - 1)
+            is_later = (root[at] == before[edges]) & (latest[into] + takes[edges] >= latest[at])
+            is_last = np.ones(len(root), bool)
+            is_last[at[is_later]] = False
+            left.append(of[(line.offset[of] == latest[own]) & is_last[own]])
+        point.append(np.unique(np.concatenate(left)))
         target.append(np.full(len(point[-1]), number))
     at = np.concatenate(point)
     return np.concatenate(target), lines[0].root[at], at
