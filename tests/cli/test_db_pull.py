@@ -47,20 +47,14 @@ def test_pull_writes_a_graph_that_every_command_takes(run: Run, mine: Path, tmp_
 
 
 @pytest.mark.usefixtures("server")
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ((), "holds no original events to cut out"),
-        (("--with-args",), "holds arguments of events only, nothing to cut out"),
-    ],
-)
+@pytest.mark.parametrize("options", [(), ("--with-args",)])
 def test_no_events_can_be_cut_out_of_what_was_pulled(
-    options: tuple[str, ...], said: str, run: Run, mine: Path, tmp_path: Path
+    options: tuple[str, ...], run: Run, mine: Path, tmp_path: Path
 ) -> None:
     assert run("db", "push", mine, "--run", "db-pull", "--replace", *options)[0] == 0
     assert run("db", "pull", "db-pull/mine", "-o", tmp_path / "pulled.tlg")[0] == 0
     cut = run("cut", tmp_path / "pulled.tlg", "--uid", 5, "-o", tmp_path / "cut.json")
-    assert cut == (1, "", f"error: mine.json: {said}\n")
+    assert cut == (1, "", "error: mine.json: holds arguments of events only, nothing to cut out\n")
     assert not (tmp_path / "cut.json").exists()
 
 

@@ -180,8 +180,9 @@ def test_memory_comes_back(database: Database) -> None:
 def test_profiles_of_jax_come_back(database: Database) -> None:
     assert CORPUS is not None
     core = load_core((CORPUS / "tracelens/jax/conv-legacy.xplane.pb").read_bytes())
-    database.push(core, run=RUN, name="jax")
+    database.push(core, run=RUN, name="jax", replace=True)
     assert_same_tables(core, database.pull_core(f"{RUN}/jax"))
+    database.drop(core.trace_id)
 
 
 @needs_corpus
@@ -189,10 +190,11 @@ def test_pulled_graphs_are_linked_with_their_execution_trace(database: Database,
     assert CORPUS is not None
     of_run = CORPUS / "dlrm-8-ranks/execution-trace/rank1.json.gz"
     core = load_core((CORPUS / "dlrm-8-ranks/kineto/rank1.json.gz").read_bytes(), et=of_run)
-    database.push(core, run=RUN, name="linked")
+    database.push(core, run=RUN, name="linked", replace=True)
     write_graph(database.pull_core(f"{RUN}/linked"), tmp_path / "saved.tlg")
     pulled = load_core(tmp_path / "saved.tlg", et=of_run)
     assert_same_answers(core, pulled)
+    database.drop(core.trace_id)
 
 
 @pytest.fixture(scope="module")
