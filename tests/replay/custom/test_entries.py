@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from corpus import CORPUS, kineto_traces, loaded, parametrize, trace_id
+from corpus import CORPUS, kineto_traces, loaded, needs_corpus, parametrize, trace_id
 from tracelens_graph.graph.window import window_of
 from tracelens_graph.loading.captures import with_captures
 from tracelens_graph.replay.calls import recorded_at
@@ -104,9 +104,8 @@ def test_all_argument_sets_of_serving_traces_have_plans(path: Path) -> None:
         compile(made.script(full=True), name, "exec")
 
 
+@needs_corpus
 def test_the_corpus_has_argument_sets_of_these() -> None:
-    if not CORPUS:
-        pytest.skip("no folder of real traces")
     seen: set[str] = set()
     for path in [*SERVING, *MOE]:
         core = loaded(path)
