@@ -213,9 +213,7 @@ class JobCauses:
 
     # --- run again ---------------------------------------------------------------------------------------------------
 
-    def rerun(
-        self, again: Again, latency: Latency, step: int | None, without: Mask | None = None
-    ) -> tuple[int, int]:  # fmt: skip
+    def rerun(self, again: Again, latency: Latency, step: int | None, without: Mask | None = None) -> tuple[int, int]:
         """When a step begins and ends where ranks follow from one another in other times.
 
         Without a step 0, and when everything has ended.
@@ -233,13 +231,12 @@ class JobCauses:
             found = [(rank, at, first if without[rank] else end) for rank, at, end in found]
         if step is None:
             return 0, max(end for _, at, end in found if at == 0 and end > NEVER // 2)
-        known = []
-        for rank, at, end in found:
-            if at:
-                steps = self._known[rank].steps
-                number = sorted({one for one, _, _ in steps})[at - 1]
-                known += [(number, begin, end) for one, begin, _ in steps if one == number]
-        return joined_steps(known).of(step)
+        return joined_steps((*self._begins[rank][at - 1], end) for rank, at, end in found if at).of(step)
+
+    @cached_property
+    def _begins(self) -> list[list[tuple[int, int]]]:
+        """Per rank the number of each of its steps, and when it begins on the host; in the order of the numbers."""
+        return [sorted(dict(sorted((step[:2] for step in one.steps), reverse=True)).items()) for one in self._known]
 
 
 def _first_answers(answers: Iterable[tuple[int, Known]], found: dict[int, Known]) -> Iterator[Latencies]:

@@ -71,12 +71,12 @@ class Job:
     ) -> None:
         self._whole = None if whole is None else whole.whole()
         self.matched = MatchedCollectives(ranks, correct, whole)
-        while (found := self.matched.whole.stranger) is not None:
-            kept = [place for place in range(len(ranks)) if place != found[0]]
+        while found := self.matched.whole.strangers:
+            kept = [place for place in range(len(ranks)) if place not in found]
             ranks = ranks.only(kept) if isinstance(ranks, TraceSet) else [ranks[place] for place in kept]
             whole = None if whole is None else whole.only(kept)
             self._whole = None if whole is None else whole.whole()
-            self.matched = MatchedCollectives(ranks, correct, whole, [*self.matched.left_out, found[1]])
+            self.matched = MatchedCollectives(ranks, correct, whole, [*self.matched.left_out, *found.values()])
         self.figures = Figures(self.matched, architecture)
 
     @cached_property

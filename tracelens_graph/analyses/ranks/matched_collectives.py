@@ -356,27 +356,32 @@ class MatchedCollectives(PartsByCollective):
         return found & (2 * int(found.sum()) < len(found)) & (len(self) > 0)
 
     @cached_property
-    def stranger(self) -> tuple[int, str] | None:
-        """Place of the trace that is least of the job of most others, and what shows it; None where all are of it.
+    def strangers(self) -> dict[int, str]:
+        """Place of each trace that is of no job of most others, and what shows it.
 
         It says that its job has another size, or does not say so; and it takes part in no collective, or at most
-        half of them fit those of the others. A trace without GPU work may have lost its collectives.
+        half of them fit those of the others. Of the latter there is one, that which fits least: without it others may
+        fit. A trace without GPU work may have lost its collectives.
         """
         own, fit = self.counts_by_rank
         sizes = [one.world_size for one in self.ranks]
         size = Counter(sizes[place] for place in np.flatnonzero(fit).tolist()).most_common(1)
         other = np.array([bool(size) and one != size[0][0] for one in sizes])
         without = (own == 0) & np.array([one.has_gpu_work for one in self.ranks])
-        without &= np.array([not one for one in sizes]) | other
-        found = np.flatnonzero(without | ((own > 0) & (2 * fit <= own) & other))
-        if not len(found) or int((fit > 0).sum()) < 2:
-            return None
-        place = int(found[np.argmin(fit[found] / np.maximum(own[found], 1))])
-        name, of = self.ranks[place].name, sizes[place]
-        job = f", and it is of a job of {of:,} ranks, not {size[0][0] or 0:,}" if of and size[0][0] else ""
-        fits = f"only {fit[place]:,} of its {own[place]:,} collectives fit those of the others"
-        fits = fits if own[place] else "it takes part in no collective"
-        return place, f"{name} is left out, as it is of another run: {fits}{job}"
+        found = np.flatnonzero(without & (np.array([not one for one in sizes]) | other))
+        if int((fit > 0).sum()) < 2:
+            return {}
+        if not len(found):
+            found = np.flatnonzero((own > 0) & (2 * fit <= own) & other)
+            found = found[np.argsort(fit[found] / own[found], kind="stable")[:1]]
+        known = {}
+        for place in found.tolist():
+            of = sizes[place]
+            job = f", and it is of a job of {of:,} ranks, not {size[0][0] or 0:,}" if of and size[0][0] else ""
+            fits = f"only {fit[place]:,} of its {own[place]:,} collectives fit those of the others"
+            fits = fits if own[place] else "it takes part in no collective"
+            known[place] = f"{self.ranks[place].name} is left out, as it is of another run: {fits}{job}"
+        return known
 
     @property
     def unmatched(self) -> list[tuple[int, str]]:

@@ -196,7 +196,8 @@ def upgrade(traces: Traces) -> None:
     """
     from tracelens_graph.db.catalog import is_current
     from tracelens_graph.db.database import Database as Graphs
-    from tracelens_graph.db.image import Options
+    from tracelens_graph.db.database import image
+    from tracelens_graph.db.image import Options, Placement
     from tracelens_graph.graph.trace_set import TraceSet
     from tracelens_graph.utils.texts import printable
 
@@ -215,10 +216,9 @@ def upgrade(traces: Traces) -> None:
                 trace = stored[one.core.trace_id]
                 options = Options.of(trace["options"])
                 if one.core.trace_id in outdated:
+                    placement = Placement(run, one.name, tuple(trace.get("labels", ())))
                     device = architecture_named(trace.get("architecture"))
-                    chosen = Wanted(files, one.name, run, tuple(trace.get("labels", ())), options, device)
-                    (image,) = chosen.images(TraceSet.of({one.name: one.core}))
-                    _push(graphs, image, replace=True)
+                    _push(graphs, image(one.core, placement, options, device), replace=True)
             if outdated & {core.trace_id for core in cores.values()}:
                 _match(graphs, run, ranks, options)
         left = outdated - {core.trace_id for cores in of_runs.values() for core in cores.values()}
