@@ -44,12 +44,6 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"<", "is an HTML or XML page, not a profiler trace in JSON"),
 )
 
-_DATABASES = (
-    (b"CUPTI_ACTIVITY_KIND", f"{_NSYS}, exported to SQLite; nsys-ui opens the .nsys-rep; {_EXPORTED}"),
-    (b"rocpd_", f"is a database {_ROCPROF} (rocpd); {_EXPORTED}"),
-)
-"""What a table's name in an SQLite file tells."""
-
 _HEADERS = (
     ({"kernel_name", "start_timestamp"}, f"is a CSV table {_ROCPROF} (rocprofv3); {_EXPORTED}"),
     ({"kind", "function", "start_timestamp"}, f"is a CSV table {_ROCPROF} (rocprofv3); {_EXPORTED}"),
@@ -110,8 +104,7 @@ def what_is(head: bytes, name: str, *, unpacked: bool = False) -> str:
     if not text:
         return "begins with white space only, not a trace"
     if head.startswith(b"SQLite format 3\0"):
-        found = (what for table, what in _DATABASES if table in head)
-        return next(found, f"is an SQLite database (an Nsight Systems export?), not a profiler trace; {_EXPORTED}")
+        return "is an SQLite database that is packed: unpack it first"
     for magic, what in _MAGIC:
         if head.startswith(magic):
             return what
@@ -128,7 +121,10 @@ def what_is(head: bytes, name: str, *, unpacked: bool = False) -> str:
     if head[0] == 0x0A and _BINARY.search(head, 0, 512):
         return _what_protobuf_is(head)
     if name.lower().endswith(_NSYS_NAMES):
-        return f"{_NSYS} ({PurePath(name).suffix}); nsys-ui opens it; {_EXPORTED}"
+        return (
+            f"{_NSYS} ({PurePath(name).suffix}), whose format NVIDIA does not publish; export it, and give what this"
+            f" writes: nsys export --type sqlite {PurePath(name).name}"
+        )
     named = "" if unpacked else _SUFFIXES.get(PurePath(name).suffix.lower(), "")
     if named and _BINARY.search(head, 0, 512):
         return f"is named as {named} and does not begin as one: its first bytes are damaged; copy or record it again"

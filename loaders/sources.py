@@ -26,6 +26,7 @@ HEAD = 65536
 """Bytes that are enough to say what a file is."""
 _GZIP = b"\x1f\x8b"
 _ZSTD, _ZIP = b"\x28\xb5\x2f\xfd", b"PK\x03\x04"
+_SQLITE = b"SQLite format 3\0"
 _BOM = b"\xef\xbb\xbf"
 _DESCRIPTORS = "/proc/self/fd"
 """Where Linux has files that are open."""
@@ -44,7 +45,8 @@ class Source:
     Attributes:
         name: what to call it in messages: the path, or `<stdin>` and the like.
         path: the file the bytes come from (a temporary one for a spool), None for bytes in memory.
-        packing: "plain", "gzip", "zstd", "zip" or "graph" (a saved graph).
+        packing: "plain", "gzip", "zstd", "zip", "graph" (a saved graph) or "sqlite" (a report of another profiler, which
+            is read as the trace that says the same).
         cut_short: bytes that came out of a compressed stream that ended before its end; 0 of a whole one. Set while
             reading.
         faults: what else is wrong with a compressed file, by keys of `REPAIR_MEANING`. Set while reading.
@@ -124,6 +126,11 @@ class Source:
             return _Unpacked(_open_zstd(raw, self), self)
         if self.packing == "zip":
             return _Unpacked(_open_zip(raw, self.name), self)
+        if self.packing == "sqlite":
+            raw.close()
+            from tracelens_graph.loaders.databases import open_database
+
+            return open_database(self.path if self._data is None else self._data, self.name)
         return raw
 
     def most_unpacked(self) -> float:
@@ -315,7 +322,7 @@ def _compact_json(parsed: Any) -> bytes:
 def _packing(head: bytes, name: str) -> str:
     if head.startswith(GRAPH_MAGIC):
         return "graph"
-    for magic, packing in ((_GZIP, "gzip"), (_ZSTD, "zstd"), (_ZIP, "zip")):
+    for magic, packing in ((_GZIP, "gzip"), (_ZSTD, "zstd"), (_ZIP, "zip"), (_SQLITE, "sqlite")):
         if head.startswith(magic):
             return packing
     with suppress(XplaneError):
