@@ -7,7 +7,7 @@ are no tables: a view may be a program that never ends.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -38,6 +38,10 @@ class Database:
             if connection.execute(f"SELECT 1 FROM {quoted(table)} LIMIT 1").fetchone():
                 self.columns[table] = {row[1] for row in connection.execute(f"PRAGMA table_info({quoted(table)})")}
 
+    def texts(self, statement: str) -> Iterator[str]:
+        """The first column of the rows of a statement."""
+        return (row[0] for row in self.rows(statement))
+
     def rows(self, statement: str) -> Iterator[tuple[Any, ...]]:
         """Rows of a statement, as they are read."""
         return iter(self.connection.execute(statement))
@@ -45,6 +49,32 @@ class Database:
     def has(self, table: str, *columns: str) -> bool:
         """Whether there are rows in a table, and columns of some names."""
         return table in self.columns and self.columns[table].issuperset(columns)
+
+
+def event_rows(
+    source: str, *, category: str, name: str, pid: str, tid: str, arguments: Mapping[str, str],
+    start: str = "start", end: str = '"end"',
+) -> str:  # fmt: skip
+    """A statement each of whose rows is an event as JSON.
+
+    Args:
+        source: what stands behind FROM.
+        category: SQL for its category; so are name, process and thread.
+        arguments: key -> SQL of its value.
+        start: SQL for its begin in nanoseconds.
+        end: SQL for its end in nanoseconds.
+    """
+    pairs = ", ".join(f"'{key}', {value}" for key, value in arguments.items())
+    return (
+        f"SELECT json_object('ph', 'X', 'cat', {category}, 'name', {name}, 'pid', {pid}, 'tid', {tid}, "
+        f"'ts', {start} / 1000.0, 'dur', ({end} - {start}) / 1000.0, 'args', json_object({pairs})) FROM {source}"
+    )
+
+
+def case(column: str, words: Mapping[Any, Any], otherwise: str) -> str:
+    """SQL for the word, or number, that stands for a value; `otherwise` is SQL."""
+    whens = " ".join(f"WHEN {key!r} THEN {word!r}" for key, word in words.items())
+    return f"CASE {column} {whens} ELSE {otherwise} END"
 
 
 def quoted(name: str) -> str:
@@ -59,9 +89,10 @@ def open_database(where: Path | bytes, name: str) -> BinaryIO:
         NotATraceError: it is the database of something else.
         TraceError: it is damaged, cut short or encrypted; also while the stream is read.
     """
-    from tracelens_graph.loaders.nsys import translation as nsys
+    from tracelens_graph.loaders.nsys import report
+    from tracelens_graph.loaders.rocprof import rocpd, rpd
 
-    pieces = _pieces(where, name, (nsys,))
+    pieces = _pieces(where, name, (report, rocpd, rpd))
     return TranslatedStream(pieces, next(pieces, b""))
 
 

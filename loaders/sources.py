@@ -16,6 +16,7 @@ import weakref
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -27,6 +28,8 @@ HEAD = 65536
 _GZIP = b"\x1f\x8b"
 _ZSTD, _ZIP = b"\x28\xb5\x2f\xfd", b"PK\x03\x04"
 _SQLITE = b"SQLite format 3\0"
+ROCPROF_KEY, _FIRST_KEY = b'"rocprofiler-sdk-tool"', 256
+"""The outermost key of a JSON result of rocprofv3, and bytes within which it stands."""
 _BOM = b"\xef\xbb\xbf"
 _DESCRIPTORS = "/proc/self/fd"
 """Where Linux has files that are open."""
@@ -116,6 +119,18 @@ class Source:
             TraceError: it cannot be opened; or, while reading, it unpacks to more than it may.
         """
         self.check_unchanged()
+        stream = self._unpacked()
+        return _result_of_rocprof(stream, self.name) if self._is_rocprof else stream
+
+    @cached_property
+    def _is_rocprof(self) -> bool:
+        """Whether it is a JSON result of rocprofv3, which is read as the trace that says the same."""
+        if self.packing in ("sqlite", "graph"):
+            return False
+        with self._unpacked() as stream:
+            return ROCPROF_KEY in (stream.read(_FIRST_KEY) or b"")
+
+    def _unpacked(self) -> BinaryIO:
         raw = self._raw()
         if self.path is not None and _stamp(os.fstat(raw.fileno())) != self._stamp:
             raw.close()
@@ -347,6 +362,14 @@ def check_is_json(head: bytes, name: str, *, unpacked: bool = False) -> None:
 
     found = what_is(head, name, unpacked=unpacked)
     raise (XplaneError if found is IS_XPLANE else NotATraceError)(f"{name}: {found}")
+
+
+def _result_of_rocprof(stream: BinaryIO, name: str) -> BinaryIO:
+    from tracelens_graph.loaders.rocprof.results import translated
+    from tracelens_graph.loaders.translated import TranslatedStream
+
+    with stream:
+        return TranslatedStream(translated(io.BufferedReader(stream).read(), name))
 
 
 def _stamp(state: os.stat_result) -> tuple[int, int, int]:
