@@ -106,7 +106,7 @@ def _pieces(where: Path | bytes, name: str, formats: tuple[Any, ...]) -> Iterato
             if one.is_report(database):
                 yield from one.translated(database)
                 return
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the second where a message names what is damaged
         raise TraceError(f"{name}: the SQLite database cannot be read: {error}") from None
     finally:
         if connection is not None:

@@ -48,8 +48,8 @@ class Source:
     Attributes:
         name: what to call it in messages: the path, or `<stdin>` and the like.
         path: the file the bytes come from (a temporary one for a spool), None for bytes in memory.
-        packing: "plain", "gzip", "zstd", "zip", "graph" (a saved graph) or "sqlite" (a report of another profiler, which
-            is read as the trace that says the same).
+        packing: "plain", "gzip", "zstd", "zip", "graph" (a saved graph) or "sqlite" (a report of another profiler, read
+            as the trace that says the same).
         cut_short: bytes that came out of a compressed stream that ended before its end; 0 of a whole one. Set while
             reading.
         faults: what else is wrong with a compressed file, by keys of `REPAIR_MEANING`. Set while reading.
@@ -131,6 +131,7 @@ class Source:
             return ROCPROF_KEY in (stream.read(_FIRST_KEY) or b"")
 
     def _unpacked(self) -> BinaryIO:
+        """A fresh stream of what was packed; of a database, of the trace that says the same."""
         raw = self._raw()
         if self.path is not None and _stamp(os.fstat(raw.fileno())) != self._stamp:
             raw.close()
@@ -145,7 +146,7 @@ class Source:
             raw.close()
             from tracelens_graph.loaders.databases import open_database
 
-            return open_database(self.path if self._data is None else self._data, self.name)
+            return open_database(self.path or self._data or b"", self.name)
         return raw
 
     def most_unpacked(self) -> float:
@@ -369,7 +370,7 @@ def _result_of_rocprof(stream: BinaryIO, name: str) -> BinaryIO:
     from tracelens_graph.loaders.translated import TranslatedStream
 
     with stream:
-        return TranslatedStream(translated(io.BufferedReader(stream).read(), name))
+        return TranslatedStream(translated(b"".join(iter(lambda: stream.read(1 << 20), b"")), name))
 
 
 def _stamp(state: os.stat_result) -> tuple[int, int, int]:

@@ -40,9 +40,11 @@ class TranslatedStream(io.RawIOBase, BinaryIO):
         self._rest = memoryview(first)
 
     def readable(self) -> bool:
+        """True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
+        """Fill a buffer as far as the present piece goes; the number of bytes."""
         if not self._rest:
             self._rest = memoryview(next(self._pieces, b""))
         count = min(len(buffer), len(self._rest))
@@ -51,6 +53,7 @@ class TranslatedStream(io.RawIOBase, BinaryIO):
         return count
 
     def close(self) -> None:
+        """End the translation."""
         if not self.closed and hasattr(self._pieces, "close"):
             self._pieces.close()
         super().close()

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tracelens_graph.errors import NotATraceError
-from tracelens_graph.loaders.databases import Database, case, event_rows, quoted
-from tracelens_graph.loaders.ranges import range_event
+from tracelens_graph.frameworks import NSYS
+from tracelens_graph.loaders.databases import Database, case, event_rows
+from tracelens_graph.loaders.ranges import NO_END, range_event
 from tracelens_graph.loaders.translated import trace_text
 
 _MEMORY = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed", 5: "Device Static", 6: "Managed Static"}
@@ -76,7 +77,8 @@ _TABLES = (
     ),
     _Table(
         "CUPTI_ACTIVITY_KIND_RUNTIME",
-        f"CASE WHEN {_text('nameId')} LIKE 'cuda%' THEN 'cuda_runtime' ELSE 'cuda_driver' END", (_text("nameId"),), True,
+        f"CASE WHEN {_text('nameId')} LIKE 'cuda%' THEN 'cuda_runtime' ELSE 'cuda_driver' END",
+        (_text("nameId"),), True,
         {"correlation": "correlationId", "returned": "NULLIF(returnValue, 0)"},
     ),
     _Table("OSRT_API", "'cuda_runtime'", (_text("nameId"),), True, {"returned": "NULLIF(returnValue, 0)"}),
@@ -146,7 +148,8 @@ def _ranks(database: Database) -> dict[int, int]:
             rows = database.rows(f"SELECT globalPid >> 24 & 0xFFFFFF, MIN(deviceId) FROM {table} GROUP BY 1")
             for process, device in rows:
                 first[process] = min(first.get(process, (device, process)), (device, process))
-    return {process: rank for rank, process in enumerate(sorted(first, key=first.__getitem__))} if len(first) > 1 else {}
+    in_order = sorted(first, key=first.__getitem__) if len(first) > 1 else ()
+    return {process: rank for rank, process in enumerate(in_order)}
 
 
 def _beside(database: Database) -> dict[str, Any]:
@@ -159,7 +162,7 @@ def _beside(database: Database) -> dict[str, Any]:
     versions = {}
     if database.has("META_DATA_EXPORT", "name", "value"):
         versions = dict(database.rows("SELECT name, value FROM META_DATA_EXPORT"))
-    beside["recorded_by"] = f"Nsight Systems {versions.get('EXPORT_PRODUCT_VERSION', '')}".strip()
+    beside |= {"profiler": NSYS.profiler, "nsys_version": versions.get("EXPORT_PRODUCT_VERSION")}
     if database.has("TARGET_INFO_GPU", "id", "name"):
         known = {key: column for key, column in _DEVICE.items() if database.has("TARGET_INFO_GPU", column)}
         rows = database.rows(f"SELECT id, {', '.join(known.values())} FROM TARGET_INFO_GPU ORDER BY id")
@@ -195,16 +198,19 @@ def _ranges(database: Database, ranks: dict[int, int]) -> Iterator[str]:
     columns = database.columns[_RANGES]
     texts = [column if column == "text" else _text(column) for column in ("text", "textId") if column in columns]
     rows = database.rows(
-        f'SELECT start, "end", globalTid >> 24 & 0xFFFFFF, globalTid & 0xFFFFFF, COALESCE({", ".join(texts)}, NULL) '
-        f'FROM {quoted(_RANGES)} WHERE "end" IS NOT NULL'
+        'SELECT CAST(start AS INTEGER), CAST("end" AS INTEGER), globalTid >> 24 & 0xFFFFFF, globalTid & 0xFFFFFF, '
+        f"COALESCE({', '.join(texts)}, NULL) FROM {_RANGES}"
     )
     for start, end, pid, tid, text in rows:
         event = range_event(text)
-        if event is not None:
-            if ranks:
-                event["args"]["rank"] = ranks.get(pid)
-            event |= {"ph": "X", "pid": pid, "tid": tid, "ts": start / 1000, "dur": (end - start) / 1000}
-            yield msgspec.json.encode(event).decode()
+        if event is None:
+            continue
+        if end is None:  # it marks a moment, or was open when the recording ended
+            event["cat"] = NO_END
+        if ranks:
+            event["args"]["rank"] = ranks.get(pid)
+        event |= {"ph": "X", "pid": pid, "tid": tid, "ts": start / 1000, "dur": ((end or start) - start) / 1000}
+        yield msgspec.json.encode(event).decode()
 
 
 def _names(database: Database) -> Iterator[str]:

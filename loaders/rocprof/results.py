@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct, field
 
 from tracelens_graph.errors import TraceError
+from tracelens_graph.frameworks import ROCPROF
 from tracelens_graph.loaders.ranges import range_event
 from tracelens_graph.loaders.rocprof.names import is_range
 from tracelens_graph.loaders.translated import trace_text
@@ -118,11 +119,16 @@ def translated(data: bytes, name: str) -> Iterator[bytes]:
     except (msgspec.MsgspecError, RecursionError) as error:
         raise TraceError(f"{name}: the JSON result of rocprofv3 cannot be read: {error}") from None
     devices = [
-        {"id": at, "name": agent.product_name or agent.name, "numSms": agent.cu_count, "warpSize": agent.wave_front_size}
+        {
+            "id": at,
+            "name": one.product_name or one.name,
+            "numSms": one.cu_count,
+            "warpSize": one.wave_front_size,
+        }
         for process in processes[:1]
-        for at, agent in enumerate(_gpus(process))
+        for at, one in enumerate(_gpus(process))
     ]
-    beside = {"schemaVersion": 1, "recorded_by": "rocprofv3", "deviceProperties": devices}
+    beside = {"schemaVersion": 1, "profiler": ROCPROF.profiler, "deviceProperties": devices}
     encode = msgspec.json.Encoder().encode
     return trace_text(beside, (encode(event).decode() for process in processes for event in _events(process)))
 
@@ -140,7 +146,9 @@ def _events(process: _Process) -> Iterator[dict[str, Any]]:
     def called(record: _Record) -> str:
         """Name of an operation."""
         operations = kinds[record.kind].operations if 0 <= record.kind < len(kinds) else []
-        return operations[record.operation] if 0 <= record.operation < len(operations) else f"operation {record.operation}"
+        return (
+            operations[record.operation] if 0 <= record.operation < len(operations) else f"operation {record.operation}"
+        )
 
     def event(record: _Record, category: str, name: str, pid: int, tid: int, **args: Any) -> dict[str, Any]:
         args["correlation"] = record.correlation_id.internal or None

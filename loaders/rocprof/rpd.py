@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from tracelens_graph.frameworks import ROCPROF
 from tracelens_graph.loaders.databases import Database, event_rows
 from tracelens_graph.loaders.ranges import range_event
 from tracelens_graph.loaders.translated import trace_text
@@ -37,7 +38,7 @@ def is_report(database: Database) -> bool:
 
 def translated(database: Database) -> Iterator[bytes]:
     """The text of the trace that says what a database says."""
-    return trace_text({"schemaVersion": 1, "recorded_by": "rocmProfileData"}, _events(database))
+    return trace_text({"schemaVersion": 1, "profiler": ROCPROF.profiler}, _events(database))
 
 
 def _events(database: Database) -> Iterator[str]:
@@ -58,13 +59,18 @@ def _events(database: Database) -> Iterator[str]:
         name = _text("apiName_id")
         yield from database.texts(
             event_rows(
-                "rocpd_api", category=f"CASE WHEN {name} LIKE 'cu%' THEN 'cuda_runtime' ELSE 'hip_runtime' END",
-                name=name, pid="pid", tid="tid", arguments={"correlation": "id"},
-            )  # fmt: skip
+                "rocpd_api",
+                category=f"CASE WHEN {name} LIKE 'cu%' THEN 'cuda_runtime' ELSE 'hip_runtime' END",
+                name=name,
+                pid="pid",
+                tid="tid",
+                arguments={"correlation": "id"},
+            )
             + f" WHERE {name} <> '{_MARKER}'"
         )
         rows = database.rows(
-            f'SELECT pid, tid, start, "end", {_text("args_id")} FROM rocpd_api WHERE {name} = \'{_MARKER}\''
+            f'SELECT pid, tid, CAST(start AS INTEGER), CAST("end" AS INTEGER), {_text("args_id")} FROM rocpd_api '
+            f"WHERE {name} = '{_MARKER}'"
         )
         for pid, tid, start, end, text in rows:
             if event := range_event(text):
