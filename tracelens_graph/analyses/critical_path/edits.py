@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.causes import Causes
+from tracelens_graph.analyses.critical_path.causes import NO_CAUSE, Causes
 from tracelens_graph.analyses.critical_path.lanes import lanes
 from tracelens_graph.analyses.critical_path.meant import Places, meant_by, names_of
 from tracelens_graph.analyses.critical_path.points import Edge
 from tracelens_graph.analyses.critical_path.rank_answers import Given, kept_rank, last_ends, own_causes, reach_of
 from tracelens_graph.analyses.critical_path.repair import Repair
-from tracelens_graph.analyses.critical_path.rerun import NO_CAUSE, Latency, Reach, weights
+from tracelens_graph.analyses.critical_path.rerun import Latency, Reach, weights
 from tracelens_graph.analyses.critical_path.walk import shortest_equal
 from tracelens_graph.analyses.ranks.links import LATENCY_BYTES
 from tracelens_graph.analyses.ranks.sizes import Messages
