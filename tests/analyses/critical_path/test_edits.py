@@ -140,7 +140,7 @@ def test_bandwidth_against_the_job_run_again(name: str, tmp_path: Path) -> None:
         truth = 1e3 * _length_us(replace(job, gb_s=factor * job.gb_s))
         found = tlg.what_if(ranks, bandwidth={"all": factor})
         assert found.changed_ns == pytest.approx(truth, rel=0.01)
-        assert abs(found.changed_ns - truth) < 0.2 * abs(found.path.length_ns - truth)
+        assert abs(found.changed_ns - truth) < 0.35 * abs(found.path.length_ns - truth)
         assert found.least_ns * 0.998 < truth < found.most_ns * 1.002
 
 
