@@ -53,11 +53,11 @@ def test_what_a_question_is_asked_of(question: str, given: dict[str, Any], said:
 
 def test_what_is_no_trace_is_known() -> None:
     assert all(map(is_sound, TRACES))
-    assert is_sound({**ALONE, "labels": ["a=b"], "rank": 3})
+    assert is_sound({**ALONE, "label_a": "b", "rank": 3})
     assert not is_sound({"name": "foreign"})
     assert not is_sound({name: value for name, value in ALONE.items() if name != "pushed_ns"})
     assert is_sound({name: value for name, value in {**ALONE, "state": "loading"}.items() if name != "pushed_ns"})
-    assert not is_sound({**ALONE, "labels": 5})
+    assert not is_sound({**ALONE, "rank": "5"})
     assert not is_sound({**ALONE, "rank": "3"})
 
 

@@ -28,6 +28,7 @@ from tracelens_graph.schema.database import (
     KEYS,
     RANK_EDGE_PROPERTIES,
     RANK_PROPERTIES,
+    REPEATED_EDGES,
 )
 from tracelens_graph.tables.table import Column, Table
 from tracelens_graph.utils.suggest import did_you_mean
@@ -336,5 +337,7 @@ def unknown_names(summary: ResultSummary) -> list[str]:
         if not sort or not name or (sort == "property" and name[1] in known):
             continue
         meant = "" if name[1] in known else did_you_mean(name[1], known, cutoff=_CLOSE)
+        if name[1] in REPEATED_EDGES:
+            meant = f"`{REPEATED_EDGES[name[1]]}` of events says the same; `db push --all-edges` writes them"
         lines.append(f"no {sort} {name[1]}; {meant}" if meant else f"nothing in the database has the {sort} {name[1]}")
     return list(dict.fromkeys(lines))
