@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.cypher import Query, library, parse
 from tracelens_graph.cypher.clause import Asked
-from tracelens_graph.db.catalog import is_current, resolve, traces, why_outdated
+from tracelens_graph.db.catalog import diffs, is_current, resolve, traces, why_outdated
 from tracelens_graph.db.connection import WRITE_ALLOWS, OpenDatabase
 from tracelens_graph.db.subject import check_values, chosen, subject, why_empty
 from tracelens_graph.errors import DatabaseError
@@ -144,7 +144,8 @@ def ask(db: OpenDatabase, query: Query, parameters: Mapping[str, Any], timeout_s
     db.reach()
     _, given = prepared(db, query, parameters)
     complete = [trace for trace in traces(db) if trace["state"] == "complete"]
-    places = chosen(query, complete, given)
+    compared = [diff for diff in diffs(db) if diff["state"] == "complete"]
+    places = chosen(query, complete, compared, given)
     outdated = [trace for trace in complete if not is_current(trace)]
     if asked := [trace for trace in outdated if {trace["id"], trace["run"]} & set(places.values())]:
         raise DatabaseError(why_outdated(asked[0]))
