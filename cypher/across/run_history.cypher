@@ -23,15 +23,15 @@
 WITH {label: null, run: null, named: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE (p.run IS NULL OR t.run = p.run) AND (p.named IS NULL OR t.name = p.named)
-WITH p, t, [l IN t.labels WHERE l STARTS WITH p.label + '='][0] AS label
-WITH p, t, substring(label, size(p.label) + 1) AS value
+WITH p, t, toString(properties(t)['label_' + p.label]) AS value
 WHERE p.label IS NULL OR value IS NOT NULL
 WITH t, value, coalesce(t.gpu_total_ns, 0) AS total, coalesce(t.gpu_busy_ns, 0) AS busy,
      CASE WHEN value =~ '-?[0-9]+([.][0-9]+)?' THEN toFloat(value) END AS number
 ORDER BY number, value, t.pushed_ns, t.id
 WITH collect({
   value: value, run: t.run, trace: t.name, total: total / 1e6, busy: busy / 1e6,
-  computation: coalesce(t.computation_ns, 0) / 1e6, exposed: coalesce(t.exposed_comm_ns, 0) / 1e6, idle: CASE WHEN total > 0 THEN 100.0 * (total - busy) / total END
+  computation: coalesce(t.computation_ns, 0) / 1e6, exposed: coalesce(t.exposed_comm_ns, 0) / 1e6,
+  idle: CASE WHEN total > 0 THEN 100.0 * (total - busy) / total END
 }) AS rows
 UNWIND range(0, size(rows) - 1) AS i
 WITH rows[i] AS r, CASE WHEN i > 0 THEN rows[i - 1] END AS before

@@ -29,6 +29,15 @@ def facts_image(core: Core) -> Image:
     return image(core, Placement("run", "name"), FACTS)
 
 
+REAL = traces_named(
+    "tracelens/mi300/resnet-ddp-checkpointing",
+    "tracelens/h100/qwen1.5-0.5b",
+    "tracelens/inference/vllm-decode/graph-replay",
+    "dlrm-8-ranks/kineto/rank0",
+    "tracelens/inference/sglang-decode/graph-replay",
+)
+
+
 def nodes_of(found: Image, label: str) -> list[dict[str, Any]]:
     return [node for nodes in found.nodes if nodes.labels[0] == label for node in rows(nodes)]
 
@@ -100,7 +109,7 @@ def test_of_traces_by_hand(make: Any) -> None:
     assert_as_asked(load_core(make()))
 
 
-@parametrize("path", traces_named("resnet-ddp-checkpointing", "h100/qwen1.5-0.5b", "graph-replay", "rank0", "conv-legacy"))
+@parametrize("path", REAL)
 def test_of_real_traces(path: Path) -> None:
     assert_as_asked(loaded(path))
 
