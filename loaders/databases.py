@@ -8,11 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any, BinaryIO
-
-from tracelens_graph.errors import NotATraceError, TraceError
-from tracelens_graph.loaders.translated import TranslatedStream
+from typing import Any
 
 _LONGEST = 64 << 20
 """Bytes of the longest value that is read."""
@@ -80,47 +76,3 @@ def case(column: str, words: Mapping[Any, Any], otherwise: str) -> str:
 def quoted(name: str) -> str:
     """The name of a table or column as SQL takes it."""
     return '"' + name.replace('"', '""') + '"'
-
-
-def open_database(where: Path | bytes, name: str) -> BinaryIO:
-    """The trace that says what a database of another profiler says, as a stream of its text.
-
-    Raises:
-        NotATraceError: it is the database of something else.
-        TraceError: it is damaged, cut short or encrypted; also while the stream is read.
-    """
-    from tracelens_graph.loaders.nsys import report
-    from tracelens_graph.loaders.rocprof import rocpd, rpd
-
-    pieces = _pieces(where, name, (report, rocpd, rpd))
-    return TranslatedStream(pieces, next(pieces, b""))
-
-
-def _pieces(where: Path | bytes, name: str, formats: tuple[Any, ...]) -> Iterator[bytes]:
-    connection = None
-    try:
-        connection = _connection(where)
-        connection.text_factory = lambda text: text.decode("utf-8", "replace")
-        database = Database(connection, name)
-        for one in formats:
-            if one.is_report(database):
-                yield from one.translated(database)
-                return
-    except (sqlite3.Error, UnicodeDecodeError) as error:  # the second where a message names what is damaged
-        raise TraceError(f"{name}: the SQLite database cannot be read: {error}") from None
-    finally:
-        if connection is not None:
-            connection.close()
-    shown = ", ".join(sorted(database.columns)[:5]) or "none"
-    raise NotATraceError(f"{name}: is an SQLite database of another program (tables with rows: {shown}), not a trace")
-
-
-def _connection(where: Path | bytes) -> sqlite3.Connection:
-    # Streams are opened by one thread and may be read by another, never by two at a time.
-    if isinstance(where, bytes):
-        connection = sqlite3.connect(":memory:", check_same_thread=False)
-        connection.deserialize(where)
-        return connection
-    # `immutable`: nothing is written beside the file, and a journal there is not applied.
-    address = f"{where.absolute().as_uri()}?mode=ro&immutable=1"
-    return sqlite3.connect(address, uri=True, check_same_thread=False)

@@ -120,7 +120,11 @@ class Source:
         """
         self.check_unchanged()
         stream = self._unpacked()
-        return _result_of_rocprof(stream, self.name) if self._is_rocprof else stream
+        if not self._is_rocprof:
+            return stream
+        from tracelens_graph.loaders.reports import open_result
+
+        return open_result(stream, self.name)
 
     @cached_property
     def _is_rocprof(self) -> bool:
@@ -144,7 +148,7 @@ class Source:
             return _Unpacked(_open_zip(raw, self.name), self)
         if self.packing == "sqlite":
             raw.close()
-            from tracelens_graph.loaders.databases import open_database
+            from tracelens_graph.loaders.reports import open_database
 
             return open_database(self.path or self._data or b"", self.name)
         return raw
@@ -363,14 +367,6 @@ def check_is_json(head: bytes, name: str, *, unpacked: bool = False) -> None:
 
     found = what_is(head, name, unpacked=unpacked)
     raise (XplaneError if found is IS_XPLANE else NotATraceError)(f"{name}: {found}")
-
-
-def _result_of_rocprof(stream: BinaryIO, name: str) -> BinaryIO:
-    from tracelens_graph.loaders.rocprof.results import translated
-    from tracelens_graph.loaders.translated import TranslatedStream
-
-    with stream:
-        return TranslatedStream(translated(b"".join(iter(lambda: stream.read(1 << 20), b"")), name))
 
 
 def _stamp(state: os.stat_result) -> tuple[int, int, int]:

@@ -6,10 +6,9 @@ for the same file. So arguments of an event can be read again later from the sam
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 
@@ -30,30 +29,3 @@ def trace_text(beside: dict[str, Any], events: Iterable[str]) -> Iterator[bytes]
         yield between + ",\n".join(some).encode("utf-8", "replace")
         between = b",\n"
     yield (b"" if between == b",\n" else between) + b"\n]}\n"
-
-
-class TranslatedStream(io.RawIOBase, BinaryIO):
-    """The pieces of a text as a stream of bytes."""
-
-    def __init__(self, pieces: Iterator[bytes], first: bytes = b"") -> None:
-        self._pieces = pieces
-        self._rest = memoryview(first)
-
-    def readable(self) -> bool:
-        """True."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill a buffer as far as the present piece goes; the number of bytes."""
-        if not self._rest:
-            self._rest = memoryview(next(self._pieces, b""))
-        count = min(len(buffer), len(self._rest))
-        buffer[:count] = self._rest[:count]
-        self._rest = self._rest[count:]
-        return count
-
-    def close(self) -> None:
-        """End the translation."""
-        if not self.closed and hasattr(self._pieces, "close"):
-            self._pieces.close()
-        super().close()
