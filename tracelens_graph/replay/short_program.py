@@ -264,7 +264,8 @@ class _Program:
         ]
         result = {
             "op": _pieces(plan.op)[0] + ' + " (reference)" * ("--reference" in sys.argv)' * bool(self._library),
-            "count": traced.calls, "percent": f"{traced.percent:.4g}", "traced_us": traced.median_us or None,
+            "count": traced.calls, "trace": _pieces(traced.trace)[0],
+            "percent": f"{traced.percent:.4g}", "traced_us": traced.median_us or None,
             "total_us": traced.total_us or None, "median_us": "median", "spread_us": "[round(low, 2), round(high, 2)]",
             "iterations": "len(us) - 10", "tflops": f"{work.flops:.0f} / 1e6 / median" if work.flops else None,
             "tbytes_per_s": f"{work.bytes:.0f} / 1e6 / median" if work.bytes else None,
