@@ -102,7 +102,8 @@ def measured(plan: dict[str, Any], asked: argparse.Namespace) -> dict[str, Any]:
     work = {} if largest else plan["work"]
     return {
         **known_of(plan), "percent": traced.get("percent"), "traced_us": traced.get("median_us"),
-        "total_us": traced.get("total_us"), "trace": traced.get("trace", ""), "median_us": median, "spread_us": [low, high], "iterations": len(times),
+        "total_us": traced.get("total_us"), "trace": traced.get("trace", ""), "median_us": median,
+        "spread_us": [low, high], "iterations": len(times),
         "tflops": work["flops"] / median / 1e6 if work.get("flops") else None,
         "tbytes_per_s": work["bytes"] / median / 1e6 if work.get("bytes") else None, "device": device.device_kind,
         "driver": "", "library": f"jax {jax.__version__}", "torch": "", "settings": {}, "assumed": plan["assumed"],
