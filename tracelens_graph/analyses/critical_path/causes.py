@@ -24,6 +24,7 @@ from tracelens_graph.analyses.critical_path.collective_points import (
 )
 from tracelens_graph.analyses.critical_path.points import Edge, Inferred, RankPoints, Role, rank_points
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.ranks.matching_notes import notes_on_matching
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arrays import Places, positions_by
 from tracelens_graph.graph.core import Core
@@ -364,7 +365,7 @@ def notes_on(
     traces: TraceSet, matched: MatchedCollectives | None, ranks: Sequence[Inferred], found: CollectivePoints
 ) -> list[str]:
     """What a reader must know of a path over some ranks."""
-    notes = list(matched.notes) if matched is not None else []
+    notes = [] if matched is None else notes_on_matching(matched)
     notes += [f"{one.name}: {note}" for one, rank in zip(traces, ranks, strict=False) for note in rank.notes]
     if inferred := sum(rank.inferred for rank in ranks):
         notes.append(

@@ -17,6 +17,7 @@ from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.diagnosis.finding import percent
 from tracelens_graph.analyses.ranks.figures import DELAYS_ADD_UP, Figures
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.ranks.matching_notes import notes_on_matching
 from tracelens_graph.analyses.shared.grouping import first_rows
 from tracelens_graph.analyses.stragglers.origins import Origin, Origins
 from tracelens_graph.analyses.stragglers.reasons import (
@@ -133,7 +134,8 @@ def late_arrivals(
     first, more = first_rows(rows, top)
     number = len(traces)
     title = f"Late arrivals of {number:,} rank{'s' * (number != 1)}"
-    return LATE_ARRIVALS.of_records(first, title, [*more, *notes, *(shown or figures.matched).notes])  # fmt: skip
+    notes = [*more, *notes, *notes_on_matching(shown or figures.matched)]
+    return LATE_ARRIVALS.of_records(first, title, notes)
 
 
 def _numbers_in(shown: MatchedCollectives, matched: MatchedCollectives) -> dict[int, int]:
