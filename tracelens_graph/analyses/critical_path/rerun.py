@@ -304,11 +304,6 @@ def _contracted(
     return left
 
 
-def replayed(causes: Causes, weight: np.ndarray) -> np.ndarray:
-    """Moments of all points with these weights; a point that follows from nothing keeps its own."""
-    return forward(causes.before, causes.after, weight, in_order(causes), causes.time)
-
-
 NO_CAUSE = 2**40
 """So much is taken off an edge that is no cause any more, ns."""
 
@@ -327,12 +322,6 @@ def incomplete_ranks(m: MatchedCollectives) -> Mask:
             [place[one] for one in m.parts.collective(parts[0]).ranks or () if place.get(one, -1) not in {-1, *there}]
         ] = True
     return found if 2 * found.sum() < len(found) else m.is_foreign
-
-
-def without_arrivals(causes: Causes, weight: Ns, ranks: Mask) -> Ns:
-    """Weights with which nobody waits for some ranks."""
-    arrivals = (causes.kind == Edge.arrive) & ranks[causes.ordinal[causes.before]]
-    return np.where(arrivals, -NO_CAUSE, weight)
 
 
 assert Edge.host not in CEILING_NS  # host time that did not bind takes none

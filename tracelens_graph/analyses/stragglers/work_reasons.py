@@ -112,7 +112,7 @@ class WorkReasons:
 
     @cached_property
     def _factors(self) -> list[float | None]:
-        """Per rank the factor by which all its kernels take longer than on the median rank; None where they disagree."""
+        """Per rank by which factor all its kernels take longer than on the median rank; None for none."""
         of_name: dict[str, dict[int, tuple[float, int]]] = defaultdict(dict)
         for at, kernels in enumerate(self._kernels):
             for name, one in kernels.items():
