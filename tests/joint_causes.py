@@ -7,12 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.causes import (
-    Causes,
-    check_gpu_work,
-    ends_of,
-    unbound,
-)
+from tracelens_graph.analyses.critical_path.causes import Causes, bound_alone, check_gpu_work, ends_of, unbound
 from tracelens_graph.analyses.critical_path.collective_points import (
     CollectivePoints,
     PartPoints,
