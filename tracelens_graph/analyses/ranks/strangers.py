@@ -13,8 +13,8 @@ def strangers(m: MatchedCollectives) -> dict[int, str]:
     """Place of each trace that is of no job of most others, and what shows it.
 
     It says that its job has another size, or does not say so; and it takes part in no collective, or at most
-    half of them fit those of the others. Of the latter there is one, that which fits least: without it others may
-    fit. A trace without GPU work may have lost its collectives.
+    half of them fit those of the others. Of those that do not say so and fit in part there is one, that which fits
+    least: without it others may fit. A trace without GPU work may have lost its collectives.
     """
     own, fit = m.counts_by_rank
     sizes = [one.world_size for one in m.ranks]
@@ -26,7 +26,8 @@ def strangers(m: MatchedCollectives) -> dict[int, str]:
         return {}
     if not len(found):
         found = np.flatnonzero((own > 0) & (2 * fit <= own) & other)
-        found = found[np.argsort(fit[found] / own[found], kind="stable")[:1]]
+        sure = found[(fit[found] == 0) | np.array([sizes[place] is not None for place in found.tolist()], bool)]
+        found = sure if len(sure) else found[np.argsort(fit[found] / own[found], kind="stable")[:1]]
     known = {}
     for place in found.tolist():
         of = sizes[place]
