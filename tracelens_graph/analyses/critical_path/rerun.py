@@ -7,7 +7,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.causes import CEILING_NS, Causes, bound_latencies, bound_latency, together
+from tracelens_graph.analyses.critical_path.causes import (
+    CEILING_NS,
+    Causes,
+    bound_latencies,
+    bound_latency,
+    together,
+)
 from tracelens_graph.analyses.critical_path.points import Edge
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.graph.arrays import expanded
@@ -36,6 +42,8 @@ def weights(causes: Causes, latency: Latency = "least") -> np.ndarray:
         assumed = causes.most_ns
     if assumed is None:
         assumed = bound_latency(together([bound_latencies(causes)]), causes.least_ns, MOST_QUANTILE)
+    if latency == "most":  # what may wait does
+        assumed = np.where(np.arange(len(assumed)) == Edge.maybe, assumed[Edge.event], assumed)
     return np.where(binding == np.arange(len(gap)), gap, np.minimum(assumed[causes.kind], gap))
 
 
@@ -302,10 +310,6 @@ def _contracted(
     if now >= 0:
         close()
     return left
-
-
-NO_CAUSE = 2**40
-"""So much is taken off an edge that is no cause any more, ns."""
 
 
 def incomplete_ranks(m: MatchedCollectives) -> Mask:
