@@ -22,8 +22,7 @@
 WITH {label: null, run: null, named: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE (p.run IS NULL OR t.run = p.run) AND (p.named IS NULL OR t.name = p.named)
-WITH p, t, [l IN t.labels WHERE l STARTS WITH p.label + '='][0] AS label
-WITH p, t, substring(label, size(p.label) + 1) AS value
+WITH p, t, toString(properties(t)['label_' + p.label]) AS value
 WHERE p.label IS NULL OR value IS NOT NULL
 CALL (t) {
   MATCH (k:GpuEvent)

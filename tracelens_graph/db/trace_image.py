@@ -24,6 +24,7 @@ from tracelens_graph.db.image import (
     cast,
     nodes_of,
     properties_of,
+    sound,
 )
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.context import Context, content_key
@@ -36,12 +37,13 @@ from tracelens_graph.schema.database import (
     EVENT,
     KEYS,
     KNOWLEDGE,
+    LABEL,
     PULLED_EDGES,
     RATES,
     Stored,
 )
 from tracelens_graph.stores.frames import Texts
-from tracelens_graph.utils.arrays import Mask
+from tracelens_graph.utils.arrays import Mask, Rows
 
 
 def image_of(core: Core, context: Context, placement: Placement, options: Options) -> TraceImage:
@@ -70,11 +72,12 @@ def image_of(core: Core, context: Context, placement: Placement, options: Option
     image = TraceImage(properties=trace, replaced=replaced, left_out_nodes=int((~kept).sum()))
     used = used_nodes(context, kept)
     image.nodes = [*nodes(context, used, trace), *event_image.nodes(core, columns, kept)]
-    image.edges, image.left_out_edges = event_image.edges(core, context, kept)
-    image.left_out_edges += sum(int((~kept[rows]).sum()) for rows, _ in context.from_events.values())
+    image.edges, image.left_out_edges = event_image.edges(core, context, kept, options)
+    from_events = {name: ends for name, ends in context.from_events.items() if options.takes(name)}
+    image.left_out_edges += sum(int((~kept[rows]).sum()) for rows, _ in from_events.values())
     image.left_out_edges += sum(int((~kept[rows]).sum()) for _, rows in context.to_events.values())
     image.left_out_edges += sum(int((~used[source]).sum()) for source, _ in context.among.values())
-    image.edges += edges_of_context(core, context, kept, used, trace)
+    image.edges += edges_of_context(core, context, from_events, kept, used, trace)
     edges: Counter[str] = Counter()
     for one in image.edges:
         edges[one.type] += len(one)
@@ -99,7 +102,6 @@ def _trace(core: Core, context: Context, placement: Placement, options: Options)
         "events": info.events,
         "damage": info.damage or None,
         "lost_arrows": autograd_of(core).lost_arrows or None,
-        "labels": list(placement.labels) or None,
         "lean": options.lean or None,
         "options": options.text,
         "schema_version": SCHEMA_VERSION,
@@ -109,7 +111,8 @@ def _trace(core: Core, context: Context, placement: Placement, options: Options)
         "info": json.dumps(asdict(info)),
         "threads": json.dumps(core.threads),
     }
-    return properties_of(CONTEXT_PROPERTIES["Trace"], found)
+    labels = {LABEL + key: sound(value) if isinstance(value, str) else value for key, value in placement.labels.items()}
+    return {**properties_of(CONTEXT_PROPERTIES["Trace"], found), **labels}
 
 
 _OF_DEVICE = {
@@ -176,13 +179,16 @@ def _properties(key: str, attributes: Mapping[str, Any], trace: Mapping[str, Any
     return found
 
 
-def edges_of_context(core: Core, context: Context, kept: Mask, used: Mask, trace: Mapping[str, Any]) -> Iterator[Edges]:
+def edges_of_context(
+    core: Core, context: Context, from_events: Mapping[str, tuple[Rows, Rows]], kept: Mask, used: Mask,
+    trace: Mapping[str, Any],
+) -> Iterator[Edges]:  # fmt: skip
     """Edges between events that are taken and context nodes, by their context node, and edges among context nodes."""
     labels = np.array([node["kind"] for node in context.nodes.values()])
     keys = np.array([_key(key, node["kind"], trace) for key, node in context.nodes.items()], object)
     uid = core.columns.uid
     place = np.argsort(np.argsort(keys))
-    for name, (rows, numbers) in context.from_events.items():
+    for name, (rows, numbers) in from_events.items():
         taken = kept[rows]
         rows, numbers = rows[taken], numbers[taken]
         if len(rows):

@@ -168,7 +168,7 @@ def _add_threads(context: Context, core: Core, trace: int) -> None:
         process = context.add(f"process:{pid}", "Process", pid=pid, name=name, labels=labels)
         context.join("IN_TRACE", process, trace)
         name = thread_names.get((str(pid), str(tid)))
-        thread = context.add(f"thread:{pid}:{tid}", "Thread", pid=pid, tid=tid, name=name)
+        thread = context.add(f"thread:{pid}:{tid}", "Thread", pid=pid, tid=tid, number=code, name=name)
         context.join("IN_PROCESS", thread, process)
         return thread
 

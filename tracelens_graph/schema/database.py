@@ -12,7 +12,7 @@ from typing import Literal
 
 from tracelens_graph.schema import CONTEXT_KINDS, DERIVED, GPU_KINDS, STORED, Kind
 
-DATABASE_VERSION = 4
+DATABASE_VERSION = 5
 """Of what stands in a database beside the graph itself: raised where queries need what earlier pushes did not write."""
 
 Type = Literal["int", "float", "str", "bool", "strs"]
@@ -81,6 +81,13 @@ KNOWLEDGE = tuple(kind for kind in CONTEXT_KINDS if KEYS[kind] == Key("key", "")
 PULLED_EDGES = ("CALLS", "LAUNCHES", "RAN_AS", "CHARGED_TO", "DEPENDS_ON", "HAS_SIGNATURE", "OF_PROGRAM")
 """Types of the edges from events that a graph is put together from again."""
 
+REPEATED_EDGES = {"ON_THREAD": "thread", "DURING": "annotation"}
+"""Types of edges from nearly every event, half of all edges -> the property of the event that says the same; such edges
+are pushed with `--all-edges` alone."""
+
+LABEL = "label_"
+"""What the properties of a trace begin with that the user gave it: `--label batch=64` is `label_batch`, a number."""
+
 PATHS = "Trace", ("run", "name")
 """A name is unique in its run: a constraint of its own."""
 
@@ -108,7 +115,8 @@ EVENT_PROPERTIES = (
     Stored("generation_tokens", "int", "of such an event: tokens of answers"),
     Stored("keys", "int", "of such an event: tokens that requests attend to, past and new ones"),
     Stored("recompute", "bool", "true where activations are recomputed for the backward pass; else absent"),
-    Stored("thread", "int", "number of (pid, tid) in the trace's list `threads`"),
+    Stored("thread", "int", "number of (pid, tid) in the trace's list `threads`: `number` of the event's `Thread`"),
+    Stored("annotation", "int", "uid of the innermost annotation or step over the event"),
     Stored("owner_rule", "str", "how a GPU event got the op it is charged to"),
     Stored("flags", "strs", "what was odd about the event, by the names of `schema.Flag`"),
     Stored("gpu_class", "str", "of a GPU event: computation, communication or memcpy"),
@@ -207,7 +215,6 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("pulled_edges", "str", "how many of them are of each type that `db pull` reads, JSON"),
         Stored("damage", "str", "what was repaired in the file and what was lost; absent for a sound file"),
         Stored("lost_arrows", "int", "arrows from forward to backward ops that end on no op; absent for none"),
-        Stored("labels", "strs", "`key=value` as the user gave them; absent for none"),
         Stored("lean", "bool", "true where some events were left out"),
         Stored("options", "str", "what was pushed, JSON"),
         Stored("schema_version", "int", "version of the graph model"),
@@ -224,6 +231,7 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
     ),
     "Thread": (
         Stored("name", "str", "name of the thread, else its number"),
+        Stored("number", "int", "of its events, `thread`"),
         Stored("pid", "str", "number of the process, as text"),
         Stored("tid", "str", "number of the thread, as text"),
     ),
@@ -339,6 +347,8 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("flops", "float", "floating-point operations of a call, where the arguments alone are enough"),
         Stored("moved_bytes", "float", "least traffic of a call, where the arguments alone are enough", "B"),
         Stored("compute_spec", "str", "units and precision that compute it"),
+        *(Stored(axis, "int", f"of a matrix product: its size {axis}") for axis in "MNK"),
+        Stored("batch", "int", "of a matrix product: number of products that are computed at once"),
         Stored("no_model", "str", "why no model applies"),
     ),
     "Program": (
@@ -574,6 +584,7 @@ INDEXES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (EVENT, ("trace", "phase")),  # on the events at which iterations begin
     (GPU_EVENT, ("trace", "pre")),
     *((label, ("trace",)) for label in (GPU_EVENT, *Kind.__members__)),
+    ("Thread", ("trace", "number")),
     *((label, ("trace",)) for label in ("ModulePath", "OddLayer", "Gap", "CapturedGraph")),
     *((label, ("run",)) for label in ("Meeting", "CriticalPath")),
     *((kind.name, ("trace", "short_name")) for kind in (Kind.Module, Kind.Op, Kind.Kernel)),
