@@ -11,7 +11,7 @@ from typing import Any
 
 from tracelens_graph.cypher import parse
 from tracelens_graph.db.database import default_name, image
-from tracelens_graph.db.image import Placement, TraceImage
+from tracelens_graph.db.image import Options, Placement, TraceImage
 from tracelens_graph.embedded.engine import names_in, version
 from tracelens_graph.embedded.store import Store
 from tracelens_graph.graph.core import Core
@@ -22,6 +22,8 @@ from tracelens_graph.tables.table import Table
 
 TIMEOUT_S = 60.0
 """When a statement is given up."""
+
+_OPTIONS = Options(all_edges=True)
 
 
 def cypher(
@@ -64,7 +66,7 @@ _OF_SETS: weakref.WeakKeyDictionary[TraceSet, dict[str, Store]] = weakref.WeakKe
 def _of_graph(core: Core) -> Store:
     def of_it() -> list[TraceImage]:
         core.info.check_times()
-        return [image(core, Placement(core.trace_id, default_name(core)))]
+        return [image(core, Placement(core.trace_id, default_name(core)), _OPTIONS)]
 
     return _beside(core, of_it)
 
@@ -83,7 +85,7 @@ def images(traces: TraceSet, run: str = "") -> list[TraceImage]:
     for one in traces:
         one.core.info.check_times()
         if one.core.trace_id not in found:
-            found[one.core.trace_id] = image(one.core, Placement(run or one.core.trace_id, one.name))
+            found[one.core.trace_id] = image(one.core, Placement(run or one.core.trace_id, one.name), _OPTIONS)
     return list(found.values())
 
 

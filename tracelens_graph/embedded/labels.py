@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.schema import GPU_KINDS, Kind
-from tracelens_graph.schema.database import CONTEXT_PROPERTIES, EVENT, EVENT_PROPERTIES, GPU_EVENT, HEAT, KEYS, Stored
+from tracelens_graph.schema.database import CONTEXT_PROPERTIES, EVENT, EVENT_PROPERTIES, GPU_EVENT, HEAT, KEYS
+from tracelens_graph.schema.stored import Stored
 from tracelens_graph.utils.suggest import did_you_mean
 
 HEAT_COLUMN = "__heat"

@@ -22,7 +22,8 @@ from tracelens_graph.embedded.engine import Engine
 from tracelens_graph.embedded.labels import EVENTS, HEAT_COLUMN, properties_of
 from tracelens_graph.embedded.tables import NUMBER, Pair, Tables
 from tracelens_graph.embedded.translation import TYPES, Hop, Translated, translated
-from tracelens_graph.schema.database import EDGE_PROPERTIES, Stored, Type
+from tracelens_graph.schema.database import EDGE_PROPERTIES
+from tracelens_graph.schema.stored import Stored, Type
 
 _TYPES: Mapping[Type, str] = {"int": "INT64", "float": "DOUBLE", "str": "STRING", "bool": "BOOL", "strs": "STRING[]"}
 
@@ -79,7 +80,8 @@ class Store:
         """
         if self._contents is None:
             self._contents = Contents(sorted(self._tables.labels), [list(pair) for pair in self._tables.pairs])
-        asked = translated(text, self._contents.labels, parameters)
+        types = {type_ for type_, _, _ in self._contents.pairs}
+        asked = translated(text, self._contents.labels, types, parameters)
         wanted = _wanted(asked, self._contents)
         if not self._contents.digest or not wanted.is_in(self._contents):
             self._add(wanted)

@@ -13,7 +13,8 @@ import numpy as np
 
 from tracelens_graph.db.image import Edges, Nodes, TraceImage, nodes_of
 from tracelens_graph.embedded.labels import EVENTS, HEAT_COLUMN
-from tracelens_graph.schema.database import CONTEXT_PROPERTIES, EVENT, HEAT, KEYS, Stored
+from tracelens_graph.schema.database import CONTEXT_PROPERTIES, EVENT, HEAT, KEYS
+from tracelens_graph.schema.stored import Stored
 from tracelens_graph.stores.frames import Texts
 
 if TYPE_CHECKING:

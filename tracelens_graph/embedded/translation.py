@@ -18,6 +18,7 @@ from tracelens_graph.embedded.labels import Labelled
 from tracelens_graph.embedded.tokens import Piece, Token, joined, literal, place_of, tokens_of
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.schema import CONTEXT_EDGES, DIFF_EDGES, EVENT_EDGES, RANK_EDGES
+from tracelens_graph.schema.database import REPEATED_EDGES
 from tracelens_graph.utils.suggest import did_you_mean
 
 LONGEST_PATH = 1000
@@ -101,27 +102,33 @@ class Translated:
         return joined(self.pieces)
 
 
-def translated(text: str, universe: Collection[str], parameters: Mapping[str, Any]) -> Translated:
+def translated(
+    text: str, universe: Collection[str], types: Collection[str], parameters: Mapping[str, Any]
+) -> Translated:
     """A statement as the engine reads it.
 
     Args:
         text: one statement.
         universe: labels that nodes of the graph have.
+        types: types that edges of the graph have.
         parameters: values of `$name`.
 
     Raises:
         DatabaseError: it is none, it does more than read, a name in it is none, or it needs Neo4j; in one line, with
             the place in the text.
     """
-    return _Translator(text, universe, parameters).whole()
+    return _Translator(text, universe, types, parameters).whole()
 
 
 class _Translator:
     """Goes through the tokens of one statement once."""
 
-    def __init__(self, text: str, universe: Collection[str], parameters: Mapping[str, Any]) -> None:
+    def __init__(
+        self, text: str, universe: Collection[str], types: Collection[str], parameters: Mapping[str, Any]
+    ) -> None:
         self._text = text
         self._universe = universe
+        self._types_there = tuple(sorted({*types} - {*REPEATED_EDGES}))  # whoever names none gets what a push writes
         self._parameters = parameters
         self._tokens = tokens_of(text)
         while self._tokens and self._tokens[-1].text == ";":
@@ -424,7 +431,7 @@ class _Translator:
                 raise self._wrong(self._at(place), "an edge is -[:TYPE]->, <-[:TYPE]- or -[:TYPE]-")
             pieces.append(self._as_is(place))
             place += 1
-        types: tuple[str, ...] | None = None
+        types = self._types_there or None
         variable, length, facts = "", "", Piece("", 0)
         at = place
         if self._at(place).text == "[":
