@@ -34,9 +34,9 @@ from tracelens_graph.schema.database import (
     RANK_EDGE_PROPERTIES,
     RANK_PROPERTIES,
     REPEATED_EDGES,
-    Stored,
     event_labels,
 )
+from tracelens_graph.schema.stored import Stored
 
 HEAD = """# The graph in the database
 

@@ -29,9 +29,9 @@ from tracelens_graph.schema.database import (
     INDEXES,
     KEYS,
     KNOWLEDGE,
-    Stored,
     event_labels,
 )
+from tracelens_graph.schema.stored import Stored
 from tracelens_graph.simulate import simulate
 
 TYPES = {"int": int, "float": float, "str": str, "bool": bool, "strs": list}

@@ -26,7 +26,8 @@ from tracelens_graph.errors import OutputError
 from tracelens_graph.graph.arrays import distinct_pairs
 from tracelens_graph.output.files import unwritable
 from tracelens_graph.output.folder import writing_folder
-from tracelens_graph.schema.database import CONTEXT_PROPERTIES, EVENT, EVENT_PROPERTIES, KEYS, Stored, Type
+from tracelens_graph.schema.database import CONTEXT_PROPERTIES, EVENT, EVENT_PROPERTIES, KEYS
+from tracelens_graph.schema.stored import Stored, Type
 from tracelens_graph.stores.frames import Texts
 from tracelens_graph.utils.arrays import Rows
 

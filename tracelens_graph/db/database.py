@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.analyses.questions import STEP, parameters_of
+from tracelens_graph.analyses.report.facts import add_facts
 from tracelens_graph.analyses.report.knowledge import add_knowledge
 from tracelens_graph.analyses.shared.answers import with_lists
 from tracelens_graph.cypher import Query, library
@@ -64,6 +65,7 @@ def image(
     context = build_context(core, placement.run)
     add_tensors(context, core)
     add_knowledge(context, core, arch=arch)
+    add_facts(context, core, arch)
     return image_of(core, context, placement, options)
 
 

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.database import EVENT, REPEATED_EDGES, Stored
+from tracelens_graph.schema.database import EVENT, REPEATED_EDGES
+from tracelens_graph.schema.stored import Stored
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Options:
     """What of a graph goes into a database.
 
     Attributes:
-        kinds: kinds of events that are taken; all others are left out.
+        kinds: kinds of events that are taken; all others are left out. Without any, facts alone are taken.
         min_gpu_time_ns: calls with less GPU time below them are left out.
         with_args: take all recorded arguments along.
         all_edges: take edges that repeat properties of events, `REPEATED_EDGES`.
@@ -44,6 +45,11 @@ class Options:
         return self.min_gpu_time_ns > 0 or len(self.kinds) < len(Kind)
 
     @property
+    def facts_only(self) -> bool:
+        """Whether all events are left out."""
+        return not self.kinds
+
+    @property
     def text(self) -> str:
         """The options as JSON."""
         return json.dumps(asdict(self))
@@ -57,7 +63,8 @@ class Options:
     @property
     def words(self) -> str:
         """The options for people."""
-        words = [", ".join(self.kinds) if len(self.kinds) < len(Kind) else "all events"]
+        some = ", ".join(self.kinds) or "facts alone"
+        words = [some if len(self.kinds) < len(Kind) else "all events"]
         if self.min_gpu_time_ns:
             words.append(f"calls of {self.min_gpu_time_ns / 1e3:g} us GPU time or more")
         return "; ".join([*words, *["all arguments"] * self.with_args, *["all edges"] * self.all_edges])

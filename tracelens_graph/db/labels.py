@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tracelens_graph.errors import DatabaseError
-from tracelens_graph.schema.database import LABEL, Stored, Type
+from tracelens_graph.schema.database import LABEL
+from tracelens_graph.schema.stored import Stored, Type
 
 Label = str | int | float | bool
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from tracelens_graph.analyses.ops.signatures import EVERY
 from tracelens_graph.cypher import Query
 from tracelens_graph.db.catalog import called, diffs, matchings, paths, traces
 from tracelens_graph.db.connection import OpenDatabase
@@ -162,7 +163,7 @@ def check_values(db: OpenDatabase, query: Query, given: Mapping[str, Any]) -> No
         DatabaseError: a value is not there; the message says which are.
     """
     is_own = not query.theme
-    wanted = {name: value for name, value in given.items() if value is not None and name in query.defaults}
+    wanted = {name: value for name, value in given.items() if value not in (None, EVERY) and name in query.defaults}
     if is_own:
         wanted = {name: value for name, value in wanted.items() if name in _NUMBERS and isinstance(value, int | str)}
     if "run" in wanted:

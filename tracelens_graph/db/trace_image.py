@@ -40,8 +40,9 @@ from tracelens_graph.schema.database import (
     LABEL,
     PULLED_EDGES,
     RATES,
-    Stored,
 )
+from tracelens_graph.schema.facts import SETUP, stored_on
+from tracelens_graph.schema.stored import Stored
 from tracelens_graph.stores.frames import Texts
 from tracelens_graph.utils.arrays import Mask, Rows
 
@@ -62,6 +63,8 @@ def image_of(core: Core, context: Context, placement: Placement, options: Option
         ChangedTraceError: the file, whose hash names the trace, is no longer the one that was loaded.
     """
     trace = _trace(core, context, placement, options)
+    if options.facts_only:
+        return facts_image(core, context, trace)
     kept = event_image.kept_rows(core, options)
     columns = event_image.columns(core, context, options)
     replaced = 0
@@ -78,12 +81,28 @@ def image_of(core: Core, context: Context, placement: Placement, options: Option
     image.left_out_edges += sum(int((~kept[rows]).sum()) for _, rows in context.to_events.values())
     image.left_out_edges += sum(int((~used[source]).sum()) for source, _ in context.among.values())
     image.edges += edges_of_context(core, context, from_events, kept, used, trace)
+    _count(image)
+    return image
+
+
+def facts_image(core: Core, context: Context, trace: dict[str, Any]) -> TraceImage:
+    """The nodes and edges that hold the facts of a graph, none of them an event."""
+    kept = np.zeros(len(core.columns), bool)
+    used = used_nodes(context, kept)
+    image = TraceImage(properties=trace, left_out_nodes=len(kept))
+    image.nodes = list(nodes(context, used, trace))
+    image.edges = list(edges_of_context(core, context, {}, kept, used, trace))
+    _count(image)
+    return image
+
+
+def _count(image: TraceImage) -> None:
+    """Note on the trace how many nodes and edges it has."""
     edges: Counter[str] = Counter()
     for one in image.edges:
         edges[one.type] += len(one)
     of_types = json.dumps({name: edges[name] for name in PULLED_EDGES})
-    trace |= {"nodes": image.events, "edges": edges.total(), "pulled_edges": of_types}
-    return image
+    image.properties |= {"nodes": image.events, "edges": edges.total(), "pulled_edges": of_types}
 
 
 def _trace(core: Core, context: Context, placement: Placement, options: Options) -> dict[str, Any]:
@@ -107,13 +126,16 @@ def _trace(core: Core, context: Context, placement: Placement, options: Options)
         "schema_version": SCHEMA_VERSION,
         "database_version": DATABASE_VERSION,
         "tool_version": __version__,
-        "architecture": known.get("architecture"),
+        **{name: known[name] for name in _FACTS if name in known},
         "info": json.dumps(asdict(info)),
         "threads": json.dumps(core.threads),
     }
     labels = {LABEL + key: sound(value) if isinstance(value, str) else value for key, value in placement.labels.items()}
     return {**properties_of(CONTEXT_PROPERTIES["Trace"], found), **labels}
 
+
+_FACTS = {"architecture", *(prop.name for prop in (*SETUP, *stored_on("Trace")))}
+"""What analyses know of a trace."""
 
 _OF_DEVICE = {
     "kind",
@@ -122,13 +144,15 @@ _OF_DEVICE = {
     "memory_bandwidth_gbps",
     "host_link_gbps",
     *(f"{rate}_tflops" for rate in RATES),
+    *(prop.name for prop in stored_on("Device")),
 }
 _LONGEST_KEY = 500
 
 
 def used_nodes(context: Context, kept: Mask) -> Mask:
-    """Per context node whether it is the trace, or edges lead there from events that are taken, or from it to them."""
-    used = np.array([node["kind"] == "Trace" for node in context.nodes.values()])
+    """Per context node whether it is the trace, or a device of it, or edges lead there from events that are taken or
+    from what is used, or from it to these events."""
+    used = np.array([node["kind"] in ("Trace", "Device") for node in context.nodes.values()])
     for rows, numbers in context.from_events.values():
         used[numbers[kept[rows]]] = True
     for numbers, rows in context.to_events.values():
@@ -214,7 +238,7 @@ def edges_of_context(
             here = kinds == pair
             begin, end = pair.split(" ")
             of_pairs = list(compress(facts, here.tolist()))
-            values = ([cast(prop, one.get(prop.name) or None) for one in of_pairs] for prop in properties)
+            values = ([cast(prop, one.get(prop.name)) for one in of_pairs] for prop in properties)
             yield Edges(name, begin, end, (keys[source[here]], keys[target[here]], *values), properties=properties)
 
 

@@ -299,7 +299,7 @@ def _add_programs(context: Context, core: Core, programs: CompiledPrograms, trac
             numbers=", ".join(numbers), compiler_fingerprint=recorded, xla_flops=one.xla_flops,
             xla_transcendentals=one.xla_transcendentals, xla_bytes=one.xla_bytes,
         )  # fmt: skip
-        context.join("RAN", trace, number, numbers=numbers, compiler_fingerprint=recorded)
+        context.join("RAN", trace, number, numbers=numbers or None, compiler_fingerprint=recorded or None)
         return number
 
     context.join_events("OF_PROGRAM", rows[known], place[known], program_of)

@@ -11,25 +11,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tracelens_graph.schema import CONTEXT_KINDS, DERIVED, GPU_KINDS, STORED, Kind
+from tracelens_graph.schema.facts import SETUP, SHOWS, SPENT_ON, stored_on
+from tracelens_graph.schema.stored import Stored
 
 DATABASE_VERSION = 5
 """Of what stands in a database beside the graph itself: raised where queries need what earlier pushes did not write."""
 
-Type = Literal["int", "float", "str", "bool", "strs"]
-"""Type of a property; `strs` is a list of texts."""
-
 Scope = Literal["trace", "run", "diff", ""]
 """Within what a key is unique: one trace, one run, one comparison, or the whole database."""
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A property of nodes in the database."""
-
-    name: str
-    type: Type
-    meaning: str
-    unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -61,6 +50,10 @@ KEYS: Mapping[str, Key] = {
     "OddLayer": Key("key", "trace"),
     "Gap": Key("key", "trace"),
     "CapturedGraph": Key("key", "trace"),
+    "StepTime": Key("key", "trace"),
+    "Finding": Key("key", ""),
+    "ModulePlace": Key("key", ""),
+    "CollectiveKind": Key("key", ""),
     "Signature": Key("key", ""),
     "Program": Key("key", ""),
     "KernelName": Key("key", ""),
@@ -223,6 +216,8 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("architecture", "str", "short name of the device, where the trace shows it"),
         Stored("info", "str", "facts about the file, JSON"),
         Stored("threads", "str", "[pid, tid] of every thread number, JSON"),
+        *SETUP,
+        *stored_on("Trace"),
     ),
     "Process": (
         Stored("name", "str", "name of the process, else its number"),
@@ -243,6 +238,22 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("host_link_gbps", "float", "rate of the link to the host, in one direction", "GB/s"),
         *(Stored(f"{rate}_tflops", "float", f"rate that holds for {rate}, dense", "TFLOP/s") for rate in RATES),
         Stored("properties", "str", "recorded properties, JSON"),
+        *stored_on("Device"),
+    ),
+    "StepTime": stored_on("StepTime"),
+    "Finding": (
+        Stored("name", "str", "what it is called in every version: `data-loader`, `kernels@compute.gemm`"),
+        Stored("topic", "str", "what it is about"),
+    ),
+    "ModulePlace": (
+        Stored("name", "str", "name of the module, with the number of the instance; or what work of no module is"),
+        Stored("path", "str", "names of the modules from the top, joined by /; only its end where it is very long"),
+    ),
+    "CollectiveKind": (
+        Stored("name", "str", "kind of collective; empty where it is not known"),
+        Stored("group", "str", "name of the process group, else its key"),
+        Stored("description", "str", "what the program calls the group"),
+        Stored("group_size", "int", "number of ranks in it"),
     ),
     "Stream": (
         Stored("name", "str", "`stream n`"),
@@ -402,6 +413,8 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
 """Label -> properties, beside the scope (`trace` or `run`) and, where it is none of them, the key."""
 
 EDGE_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
+    "SPENT": stored_on(*SPENT_ON),
+    "SHOWS": SHOWS,
     "IN_MODULE": (
         Stored("pass", "str", "forward; backward for what a backward op launches, whose forward op the module called; "
                "optimizer for the step of an optimizer outside of modules"),
@@ -472,6 +485,8 @@ DIFF_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
 """Label -> properties of the nodes of comparisons; a place has `diff` too, the key of its comparison."""
 
 DIFF_EDGE_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
+    "SPENT": stored_on(*SPENT_ON),
+    "SHOWS": SHOWS,
     "MATCHES": (
         Stored("kind", "str", "how they resemble each other: identical, same structure, renamed, other arguments, "
                "wrapped, fused (n GPU events against m), or changed (what is below differs)"),
@@ -556,6 +571,8 @@ RANK_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
 """Label -> properties of what the ranks of a run have in common; all but a matching have `run` too."""
 
 RANK_EDGE_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
+    "SPENT": stored_on(*SPENT_ON),
+    "SHOWS": SHOWS,
     "MEMBER_OF": (
         Stored(
             "start_ns", "int", "start of the rank's part on the common clock, from the first start of a trace", "ns"

@@ -97,6 +97,9 @@ def wanted(
     min_gpu_time: Annotated[
         str, option(metavar="TIME", help="Leave out calls with less GPU time below them: 5us.")
     ] = "",
+    facts: Annotated[
+        bool, option("--facts", help="Only totals, times by kernel, op and module, and findings; no events.")
+    ] = False,
     with_args: Annotated[bool, option("--with-args", help="Take all recorded arguments of the events along.")] = False,
     all_edges: Annotated[
         bool, option("--all-edges", help=f"Take {' and '.join(REPEATED_EDGES)} along, which repeat properties.")
@@ -109,7 +112,9 @@ def wanted(
         typer.BadParameter: one of them is none.
     """
     files = traces_named(traces)
-    options = _options(only, min_gpu_time, with_args, all_edges)
+    if facts and (only or min_gpu_time or with_args or all_edges):
+        raise typer.BadParameter("--facts takes no events along: leave out what chooses some, or what comes with them")
+    options = _options(only, min_gpu_time, with_args, all_edges, facts)
     return Wanted(files, _checked(files, name), run, _labels(label or []), options, architecture_named(arch))
 
 
@@ -136,7 +141,7 @@ def _labels(given: Sequence[str]) -> Mapping[str, Any]:
         raise typer.BadParameter(f"--{error}") from None
 
 
-def _options(only: str, min_gpu_time: str, with_args: bool, all_edges: bool) -> Options:
+def _options(only: str, min_gpu_time: str, with_args: bool, all_edges: bool, facts: bool) -> Options:
     from tracelens_graph.db.image import Options
     from tracelens_graph.errors import NodeNotFoundError
     from tracelens_graph.graph.graph import kinds_named
@@ -146,7 +151,7 @@ def _options(only: str, min_gpu_time: str, with_args: bool, all_edges: bool) -> 
         wanted = kinds_named([one.strip() for one in only.split(",")]) if only else list(Kind)
     except NodeNotFoundError as error:
         raise typer.BadParameter(f"--only: {error}") from None
-    kinds = tuple(kind.name for kind in Kind if kind in wanted)
+    kinds = () if facts else tuple(kind.name for kind in Kind if kind in wanted)
     return Options(kinds, to_ns(min_gpu_time, "--min-gpu-time") if min_gpu_time else 0, with_args, all_edges)
 
 
@@ -165,6 +170,8 @@ def push(
     Example: tracelens-graph db push trace.json.gz --run llama-70b --label commit=3f2a9c
 
     Example: tracelens-graph db push traces/ --run llama-70b --only gpu,Op --min-gpu-time 5us
+
+    Example: tracelens-graph db push nightly/ --run 2026-11-29 --label commit=3f2a9c --facts
     """
     from tracelens_graph.db.database import Database as Graphs
 
@@ -173,11 +180,11 @@ def push(
         ranks = chosen.load()
         for image in chosen.images(ranks):
             _push(graphs, image, replace)
-        if is_first and not chosen.options.all_edges:
+        if is_first and not (chosen.options.all_edges or chosen.options.facts_only):
             types, same = (" and ".join(names) for names in (REPEATED_EDGES, REPEATED_EDGES.values()))
             typer.echo(f"without edges {types}: {same} of events say the same; --all-edges adds them", err=True)
         chosen.check(ranks)
-        if chosen.run:
+        if chosen.run and not chosen.options.facts_only:
             _match(graphs, chosen.run, ranks, chosen.options)
 
 
