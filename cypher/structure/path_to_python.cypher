@@ -32,8 +32,8 @@ WITH [a IN up WHERE turn IS NULL OR a.depth >= turn[0].depth] +
      COLLECT { WITH turn[1] AS f MATCH (f)<-[:CALLS*0..]-(a) RETURN a ORDER BY a.depth DESC } AS up
 WITH up, [i IN range(0, size(up) - 1) WHERE i = 0 OR coalesce(up[i].code, '') <> 'passed_on'] AS shown
 UNWIND range(0, size(shown) - 1) AS level
-WITH up, level, shown[level] AS at, CASE WHEN level > 0 THEN shown[level - 1] END AS below
-WITH *, up[at] AS a, up[below + 1] AS caller, up[below] AS called
+WITH up, level, shown[level] AS at, CASE WHEN level > 0 THEN shown[level - 1] ELSE 0 END AS below
+WITH *, up[at] AS a, CASE WHEN level > 0 THEN up[below + 1] END AS caller, up[below] AS called
 OPTIONAL MATCH (caller)-[r:LAUNCHES|RAN_AS|CALLS|HAS_BACKWARD]->(called)
 RETURN level,
        CASE type(r) WHEN 'LAUNCHES' THEN 'launched by' WHEN 'RAN_AS' THEN 'launched by' WHEN 'CALLS' THEN 'called by'
