@@ -36,7 +36,8 @@ PAGES = tensor(30, 1, 2, 16, dtype=HALF)
 
 CALLS: dict[str, tuple[Any, ...]] = {
     "_C::rms_norm": NORM, "aiter::rmsnorm": NORM, "aiter::rms_norm_cu": NORM,
-    "_C::fused_add_rms_norm": NORM, "aiter::fused_add_rms_norm_cu": NORM, "sgl_kernel::rmsnorm": (*NORM, scalar("False")),
+    "_C::fused_add_rms_norm": NORM, "aiter::fused_add_rms_norm_cu": NORM,
+    "sgl_kernel::rmsnorm": (*NORM, scalar("False")),
     "sgl_kernel::fused_add_rmsnorm": (*NORM, scalar("False")),
     "aiter::add_rmsnorm": ADD, "aiter::rmsnorm2d_fwd_with_add": (*ADD, scalar("0")),
     "aiter::rmsnorm2d_fwd_with_add_ck": (*ADD, scalar("0")),
@@ -295,6 +296,11 @@ def test_experts() -> None:
     near(weights.sum(1), torch.ones(5))
     assert chosen.tolist() == gating.argsort(1, descending=True)[:, :2].tolist()
     assert places.t().flatten().tolist() == list(range(10))
+    bias = torch.tensor([0.0, 9.0, 0.0, 0.0])
+    references.topk_softmax(weights, chosen, places, gating, False, bias)  # chooses by the bias, weighs without it
+    assert (chosen[:, 0] == 1).all()
+    near(weights[:, 0], gating.softmax(1)[:, 1])
+    references.topk_softmax(weights, chosen, places, gating, True)
     every = torch.stack(
         [functional.silu((x @ w.t())[:, :12]) * (x @ w.t())[:, 12:] @ torch.eye(12).double() for w in w1]
     )
