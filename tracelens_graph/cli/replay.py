@@ -65,8 +65,8 @@ def replay(
         option(
             metavar="N",
             min=0,
-            help=f"The first N operations and argument sets, with -o of those that can be replayed; 0 for all. "
-            f"{ROWS} without --op and --uid.",
+            help=f"The first N operations and argument sets: with -o of those that can be replayed, with --gemms of "
+            f"products; 0 for all. Without it {ROWS}, with --op, --uid or --gemms all.",
         ),
     ] = None,
     by: Annotated[

@@ -6,7 +6,7 @@ import re
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,12 +86,21 @@ def print_written(folder: Path, table: Table, covered: Table, can_be_verified: b
     files = list(dict.fromkeys(name for name in table["file"] if name))
     share = sum(percent for percent, name in zip(table["percent"], table["file"], strict=True) if name)
     programs = "program" if len(files) == 1 else "programs"
-    put(printable(f"wrote {len(files):,} {programs} and replay.json to {folder}: {share:.1f} % of the GPU time") + "\n")
+    stand = f"which stand for {share:.1f} % of the GPU time"
+    put(printable(f"wrote {len(files):,} {programs} and replay.json to {folder}, {stand}") + "\n")
     _print_left_out(table)
     _print_coverage(covered)
-    print(f"run {'it' if len(files) == 1 else 'the first'}: python {shlex.quote(str(folder / files[0]))}")
+    _print_uses([folder / file for file in files], can_be_verified)
+
+
+def _print_uses(files: Sequence[Path], can_be_verified: bool = True) -> None:
+    """Say how the programs of a folder are run, verified by the same Python, and compared between devices."""
+    first, it = ("it", "it") if len(files) == 1 else ("the first", "them")
+    print(f"run {first}: python {shlex.quote(str(files[0]))}")
     if can_be_verified:
-        print(f"verify them: tracelens-graph replay --verify {shlex.quote(str(folder))}")
+        print(f"verify {it}: tracelens-graph replay --verify {shlex.quote(str(files[0].parent))} --python python")
+    results = "A.json B.json" if len(files) == 1 else "FOLDER_A FOLDER_B"
+    print(f"compare devices: run {it} with --json FILE on each, then tracelens-graph replay --compare {results}")
 
 
 def print_sweep(found: Swept, written: Written) -> None:
@@ -104,7 +113,7 @@ def print_sweep(found: Swept, written: Written) -> None:
     print_removed(written)
     for file in written.files:
         print(f"wrote {shlex.quote(str(file))}")
-    print(f"run {'it' if len(written.files) == 1 else 'the first'}: python {shlex.quote(str(written.files[0]))}")
+    _print_uses(written.files)
 
 
 def print_removed(written: Written) -> None:

@@ -38,7 +38,10 @@ def replay_trace(asked: Asked) -> None:
     w = _part(asked, core, added)
     is_several = asked.batch or asked.collectives or asked.is_sequence
     if core.framework.compiles_programs and asked.output is not None and is_several:
-        raise AnalysisError(f"{asked.trace}: of profiles of JAX there are programs of one instruction each")
+        raise AnalysisError(
+            f"{asked.trace}: is a profile of JAX, whose programs compute one instruction each: leave out --batch, "
+            "--collectives, and --under without options that choose operations"
+        )
     if asked.output is not None and (asked.collectives or asked.is_sequence):
         _write_one(asked, asked.output, w)
         return
@@ -76,8 +79,7 @@ def _list_or_write(asked: Asked, w: Window, device: Architecture | None) -> None
     elif asked.output is None:
         print_screen(asked, w, table, coverage(charged, every))
     else:
-        can_be_verified = not w.core.framework.compiles_programs
-        print_written(asked.output, table, coverage(charged, every), can_be_verified)
+        print_written(asked.output, table, coverage(charged, every), not w.core.framework.compiles_programs)
 
 
 def _print_table(table: Table, asked: Asked) -> None:
