@@ -114,7 +114,10 @@ def planned(core: Core, row: int, replayers: Mapping[str, Replayer] = MappingPro
             return Planned(plan_call(core, row))
     except CannotReplay as error:
         return Planned(None, error.reason, error.remedy)
-    return next((Planned(None, *why) for pattern, *why in _KINDS if re.search(pattern, name)), Planned(None, RANGE))
+    return next(
+        (Planned(None, *why) for pattern, *why in _KINDS if re.search(pattern, name)),
+        Planned(None, RANGE, "nothing: it has no schema"),
+    )
 
 
 class Plans:
