@@ -122,7 +122,7 @@ def test_a_program_per_signature_is_written(run: Run, trace: Path, tmp_path: Pat
     assert [name.rpartition("_")[0] for name in files] == ["001_aten_mm", "002_aten_mm", "003_aten_copy"]
     for name in files:
         ast.parse((folder / name).read_text("ascii"))
-    assert f"wrote 3 programs and replay.json to {folder}, which stand for 26.7 % of the GPU time" in out
+    assert f"wrote 3 programs and replay.json to {folder}, for 26.7 % of the GPU time" in out
     assert "left out: c10d::allreduce_: collective" in out
     assert f"run the first: python {folder / files[0]}" in out
     assert f"verify them: tracelens-graph replay --verify {folder} --python python" in out

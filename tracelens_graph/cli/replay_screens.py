@@ -86,10 +86,10 @@ def print_written(folder: Path, table: Table, covered: Table, can_be_verified: b
     files = list(dict.fromkeys(name for name in table["file"] if name))
     share = sum(percent for percent, name in zip(table["percent"], table["file"], strict=True) if name)
     programs = "program" if len(files) == 1 else "programs"
-    stand = f"which stand for {share:.1f} % of the GPU time"
-    put(printable(f"wrote {len(files):,} {programs} and replay.json to {folder}, {stand}") + "\n")
+    of_time = f"for {share:.1f} % of the GPU time"
+    put(printable(f"wrote {len(files):,} {programs} and replay.json to {folder}, {of_time}") + "\n")
     _print_left_out(table)
-    _print_coverage(covered)
+    _print_coverage(covered, "Can be replayed in all")
     _print_uses([folder / file for file in files], can_be_verified)
 
 
@@ -162,13 +162,13 @@ def _ask_next(asked: Asked, words: str, folder: str) -> None:
     print(f"ask next: {asked.call.complete(f'tracelens-graph replay TRACE {words} -o {folder}')}")
 
 
-def _print_coverage(covered: Table) -> None:
+def _print_coverage(covered: Table, what: str = "Can be replayed") -> None:
     """Say how much of the GPU time can be replayed, and of the rest the greatest parts with what would help."""
     rows = covered.records()
     if not rows:
         return
     share = {state: sum(row["percent"] for row in rows if row["plan"] == state) for state in ("yes", "assumed", "no")}
-    text = f"Can be replayed: {share['yes'] + share['assumed']:.1f} % of the GPU time"
+    text = f"{what}: {share['yes'] + share['assumed']:.1f} % of the GPU time"
     if share["assumed"] >= _SMALL:
         part = "all of it" if share["yes"] < _SMALL else f"{share['assumed']:.1f} %"
         text += f", {part} with assumed values of arguments"
