@@ -81,7 +81,7 @@ def print_screen(asked: Asked, w: Window, table: Table, covered: Table) -> None:
         _print_sequence(asked, w)
 
 
-def print_written(folder: Path, table: Table, covered: Table, can_be_verified: bool) -> None:
+def print_written(folder: Path, table: Table, covered: Table) -> None:
     """Say what was written, how to run it, and what was left out."""
     files = list(dict.fromkeys(name for name in table["file"] if name))
     share = sum(percent for percent, name in zip(table["percent"], table["file"], strict=True) if name)
@@ -90,15 +90,14 @@ def print_written(folder: Path, table: Table, covered: Table, can_be_verified: b
     put(printable(f"wrote {len(files):,} {programs} and replay.json to {folder}, {of_time}") + "\n")
     _print_left_out(table)
     _print_coverage(covered, "Can be replayed in all")
-    _print_uses([folder / file for file in files], can_be_verified)
+    _print_uses([folder / file for file in files])
 
 
-def _print_uses(files: Sequence[Path], can_be_verified: bool = True) -> None:
+def _print_uses(files: Sequence[Path]) -> None:
     """Say how the programs of a folder are run, verified by the same Python, and compared between devices."""
     first, it = ("it", "it") if len(files) == 1 else ("the first", "them")
     print(f"run {first}: python {shlex.quote(str(files[0]))}")
-    if can_be_verified:
-        print(f"verify {it}: tracelens-graph replay --verify {shlex.quote(str(files[0].parent))} --python python")
+    print(f"verify {it}: tracelens-graph replay --verify {shlex.quote(str(files[0].parent))} --python python")
     results = "A.json B.json" if len(files) == 1 else "FOLDER_A FOLDER_B"
     print(f"compare devices: run {it} with --json FILE on each, then tracelens-graph replay --compare {results}")
 

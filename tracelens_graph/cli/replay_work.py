@@ -36,12 +36,9 @@ def replay_trace(asked: Asked) -> None:
         device = architecture_of(core, device)
     asked = _in_counted_steps(asked, core)
     w = _part(asked, core, added)
-    is_several = asked.batch or asked.collectives or asked.is_sequence
-    if core.framework.compiles_programs and asked.output is not None and is_several:
-        raise AnalysisError(
-            f"{asked.trace}: is a profile of JAX, whose programs compute one instruction each: leave out --batch, "
-            "--collectives, and --under without options that choose operations"
-        )
+    if core.framework.compiles_programs and asked.output is not None and (asked.collectives or asked.is_sequence):
+        what = "--collectives" if asked.collectives else "--under by itself"
+        raise AnalysisError(f"{asked.trace}: {what} is not for profiles of JAX; single instructions are replayed")
     if asked.output is not None and (asked.collectives or asked.is_sequence):
         _write_one(asked, asked.output, w)
         return
@@ -79,7 +76,7 @@ def _list_or_write(asked: Asked, w: Window, device: Architecture | None) -> None
     elif asked.output is None:
         print_screen(asked, w, table, coverage(charged, every))
     else:
-        print_written(asked.output, table, coverage(charged, every), not w.core.framework.compiles_programs)
+        print_written(asked.output, table, coverage(charged, every))
 
 
 def _print_table(table: Table, asked: Asked) -> None:
