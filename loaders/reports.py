@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 from tracelens_graph.errors import NotATraceError, TraceError
 from tracelens_graph.loaders.databases import Database
+from tracelens_graph.loaders.memory_snapshot import snapshot
 from tracelens_graph.loaders.nsys import report
 from tracelens_graph.loaders.rocprof import results, rocpd, rpd
 
@@ -62,7 +63,22 @@ def open_result(stream: BinaryIO, name: str) -> BinaryIO:
         TraceError: it is cut short, or is not built as rocprofv3 builds it.
     """
     with stream:
-        return _Stream(results.translated(b"".join(iter(lambda: stream.read(1 << 20), b"")), name))
+        return _Stream(results.translated(_all(stream), name))
+
+
+def open_snapshot(stream: BinaryIO, name: str) -> BinaryIO:
+    """The trace that says what a snapshot of PyTorch's CUDA allocator says, as a stream; closes the given one.
+
+    Raises:
+        NotATraceError: it is another pickle, or one that does more than hold plain values.
+        TraceError: it is damaged.
+    """
+    with stream:
+        return _Stream(snapshot.translated(_all(stream), name))
+
+
+def _all(stream: BinaryIO) -> bytes:
+    return b"".join(iter(lambda: stream.read(1 << 20), b""))
 
 
 class _Stream(io.RawIOBase, BinaryIO):

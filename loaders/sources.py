@@ -28,6 +28,7 @@ HEAD = 65536
 _GZIP = b"\x1f\x8b"
 _ZSTD, _ZIP = b"\x28\xb5\x2f\xfd", b"PK\x03\x04"
 _SQLITE = b"SQLite format 3\0"
+_PICKLES = tuple(b"\x80" + bytes([protocol]) for protocol in range(2, 6))
 ROCPROF_KEY, _FIRST_KEY = b'"rocprofiler-sdk-tool"', 256
 """The outermost key of a JSON result of rocprofv3, and bytes within which it stands."""
 _BOM = b"\xef\xbb\xbf"
@@ -48,8 +49,8 @@ class Source:
     Attributes:
         name: what to call it in messages: the path, or `<stdin>` and the like.
         path: the file the bytes come from (a temporary one for a spool), None for bytes in memory.
-        packing: "plain", "gzip", "zstd", "zip", "graph" (a saved graph) or "sqlite" (a report of another profiler, read
-            as the trace that says the same).
+        packing: "plain", "gzip", "zstd", "zip", "graph" (a saved graph), "sqlite" (a report of another profiler) or
+            "pickle" (a snapshot of an allocator); the last two are read as the trace that says the same.
         cut_short: bytes that came out of a compressed stream that ended before its end; 0 of a whole one. Set while
             reading.
         faults: what else is wrong with a compressed file, by keys of `REPAIR_MEANING`. Set while reading.
@@ -129,7 +130,7 @@ class Source:
     @cached_property
     def _is_rocprof(self) -> bool:
         """Whether it is a JSON result of rocprofv3, which is read as the trace that says the same."""
-        if self.packing in ("sqlite", "graph"):
+        if self.packing in ("sqlite", "pickle", "graph"):
             return False
         with self._unpacked() as stream:
             return ROCPROF_KEY in (stream.read(_FIRST_KEY) or b"")
@@ -146,6 +147,10 @@ class Source:
             return _Unpacked(_open_zstd(raw, self), self)
         if self.packing == "zip":
             return _Unpacked(_open_zip(raw, self.name), self)
+        if self.packing == "pickle":
+            from tracelens_graph.loaders.reports import open_snapshot
+
+            return open_snapshot(raw, self.name)
         if self.packing == "sqlite":
             raw.close()
             from tracelens_graph.loaders.reports import open_database
@@ -345,6 +350,8 @@ def _packing(head: bytes, name: str) -> str:
     for magic, packing in ((_GZIP, "gzip"), (_ZSTD, "zstd"), (_ZIP, "zip"), (_SQLITE, "sqlite")):
         if head.startswith(magic):
             return packing
+    if head.startswith(_PICKLES):
+        return "pickle"
     with suppress(XplaneError):
         check_is_json(head, name)
     return "plain"

@@ -10,11 +10,12 @@ from tracelens_graph.frameworks.framework import (
     PROFILERS,
     PYTORCH,
     ROCPROF,
+    SNAPSHOT,
     XLA,
     Framework,
     framework_of,
 )
 
 __all__ = [
-    "EXECUTION_TRACE", "NAMESPACES", "NSYS", "PROFILERS", "PYTORCH", "ROCPROF", "XLA", "Framework", "framework_of",
+    "EXECUTION_TRACE", "NAMESPACES", "NSYS", "PROFILERS", "PYTORCH", "ROCPROF", "SNAPSHOT", "XLA", "Framework", "framework_of",
 ]  # fmt: skip

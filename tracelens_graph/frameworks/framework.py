@@ -61,7 +61,7 @@ class Framework:
     no_backward: str
     no_allocations: str
     no_programs: str
-    recording: Literal["profiler", "xla", "observer", "nsys", "rocprof"]
+    recording: Literal["profiler", "xla", "observer", "nsys", "rocprof", "snapshot"]
     host_collective: Kind
     uncharged: tuple[str, str] | None = None
     advice: Mapping[str, str] = field(default_factory=dict)
@@ -142,6 +142,18 @@ ROCPROF = replace(
 )
 """A program under rocprofv3 or rocmProfileData."""
 
+SNAPSHOT = replace(
+    PYTORCH,
+    profiler="CUDA memory snapshot",
+    entries="allocations, releases and frames",
+    bytes="bytes",
+    missing_end="",
+    no_modules="snapshots of memory name no modules; frames show where memory was allocated",
+    no_place="snapshots of memory name no modules",
+    recording="snapshot",
+)
+"""A snapshot of PyTorch's CUDA allocator: allocations and the stacks that made them, nothing else."""
+
 XLA = Framework(
     name="JAX",
     profiler="XLA",
@@ -209,6 +221,6 @@ def framework_of(metadata: Mapping[str, Any], has_times: bool = True) -> Framewo
     return _BY_PROFILER.get(metadata.get("profiler", ""), PYTORCH)
 
 
-_BY_PROFILER = {one.profiler: one for one in (PYTORCH, NSYS, ROCPROF, XLA)}
+_BY_PROFILER = {one.profiler: one for one in (PYTORCH, NSYS, ROCPROF, SNAPSHOT, XLA)}
 PROFILERS = tuple(_BY_PROFILER)
 """Values of `profiler` in the metadata of traces."""
