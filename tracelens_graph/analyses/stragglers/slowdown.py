@@ -135,13 +135,9 @@ class Slowdown:
 
     def _kept(self, workers: Sequence[int] | Rows | Mask | None = None, kind: int | None = None) -> Mask:
         """Operations of some workers, or all, and of a type, or all types: a mask of workers and types."""
-        kept = np.ones((len(self.work.workers), len(self.work.kinds)), bool)
-        if workers is not None:
-            there = np.zeros(len(kept), bool)
-            there[np.array(workers, None if len(workers) else np.int64)] = True
-            kept &= there[:, None]
-        if kind is not None:
-            kept &= np.arange(kept.shape[1]) == kind
+        kept = np.zeros((len(self.work.workers), len(self.work.kinds)), bool)
+        rows = slice(None) if workers is None else np.array(workers, None if len(workers) else np.int64)
+        kept[rows, slice(None) if kind is None else kind] = True
         return kept
 
     @cached_property
