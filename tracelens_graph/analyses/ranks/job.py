@@ -28,6 +28,7 @@ from tracelens_graph.analyses.stragglers.late_causes import late_arrivals, late_
 from tracelens_graph.analyses.stragglers.lateness import Lateness, lateness
 from tracelens_graph.analyses.stragglers.reasons import OTHERS, UNNAMED
 from tracelens_graph.analyses.stragglers.slowdown import SLOWDOWN, Slowdown, slowdown
+from tracelens_graph.analyses.stragglers.sound import Sound
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
@@ -122,7 +123,7 @@ class Job:
             evidence = self.matched.comparable
             is_all = evidence is self.matched
             arrivals = (self.table("late_arrivals") if is_all else self._late_arrivals(self._whole, evidence)).records()
-        return lateness(self.figures, arrivals, self.delays, self.slowdown if self.is_replayed else None)
+        return lateness(self.figures, arrivals, self.delays, self._sound)
 
     @cached_property
     def _causes(self) -> Causes | None:
@@ -144,6 +145,13 @@ class Job:
         """Whether the recording of all ranks can be run again with changes, in a short time."""
         is_all = len(self.matched.whole) == len(self.matched)  # as of the only step
         return is_all and self._is_small and self._causes is not None
+
+    @cached_property
+    def _sound(self) -> Sound | None:
+        """What each rank costs, by a replay; None where that is not known, or most collectives are on the host."""
+        if not self.is_replayed or self._causes is None or self.slowdown is None or not self.slowdown.work.is_covered:
+            return None
+        return Sound(self._causes, self.slowdown.work)
 
     def repaired(self, places: Sequence[int]) -> WhatIf | None:
         """The recording with some ranks repaired, by a replay.

@@ -33,13 +33,14 @@ from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
 from tracelens_graph.analyses.shared.common_factor import CLOCK, agreed_factor
 from tracelens_graph.analyses.shared.gpu_work import COMPUTATION as COMPUTES
 from tracelens_graph.analyses.shared.gpu_work import gpu_classes
-from tracelens_graph.analyses.stragglers.rank_work import HostLabels, Label, pipelines
+from tracelens_graph.analyses.stragglers.rank_work import HostLabels, Label, Spent, pipelines
 from tracelens_graph.analyses.stragglers.reasons import (
     LARGER,
     LINK,
     MORE,
     MOST_PERCENT,
     OF_STATE,
+    PART,
     SLOW_HOST,
     SLOWER,
     around,
@@ -50,12 +51,17 @@ from tracelens_graph.analyses.stragglers.slow_hosts import slow_hosts
 from tracelens_graph.analyses.stragglers.work import Work
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collectives import collectives_of
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.window import step_number
 from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 
 COMPUTATION, HOST = "computation", "host"
 
 HELD_UP = 0.01
 """Ranks hold up the others if these end sooner without them by this share of the recording."""
+
+_FEW, _ONE_OF, _MOST_LOOKED_AT, _MOST_STEPS = 8, 10, 32, 4
+"""So many stretches of the host, or one of so many, are few; how many are looked at, and of how many steps."""
 
 _MOST_NAMES = 3
 """Kernels with most of an excess, whose inputs are looked at."""
@@ -162,12 +168,12 @@ def explained(causes: Causes, ns: tuple[Ns, Ns], edge: Rows, worker: int, kind: 
     if not len(edge):
         return "", ""
     if kind == HOST:
-        longest, more = int(edge[np.argmax(excess[edge])]), int(excess[edge].sum())
-        is_most = 2 * excess[longest] >= more
+        longest = edge[np.argsort(-excess[edge], kind="stable")]
+        few = longest[: max(_FEW, len(longest) // _ONE_OF)]
         # A factor shows in all stretches, a call in those that hold it.
-        if not is_most and (what := _slow_hosts(causes)[worker]):
+        if 2 * excess[few].sum() < excess[edge].sum() and (what := _slow_hosts(causes)[worker]):
             return SLOW_HOST, what
-        return _of_host(causes, longest, worker, None if is_most else more)
+        return _of_host(causes, edge, few[:_MOST_LOOKED_AT], excess, worker)
     core = causes.core(worker)
     row = causes.row[causes.after[edge]]
     codes, place = np.unique(core.columns.name[row], return_inverse=True)
@@ -189,32 +195,56 @@ def explained(causes: Causes, ns: tuple[Ns, Ns], edge: Rows, worker: int, kind: 
     return word, what
 
 
-def _of_host(causes: Causes, edge: int, worker: int, more: int | None) -> tuple[str, str]:
-    """What the host of a rank did on an edge most of the time; its share of an excess, ns, where that is small."""
+def _of_host(causes: Causes, every: Rows, few: Rows, excess: Ns, worker: int) -> tuple[str, str]:
+    """What the host of a rank did on a few edges most of the time; its share of the excess of every edge of the steps
+    with most of it, where that is small against what other ranks do in the same steps."""
     core, shift = causes.core(worker), causes.on_clock(worker, 0)
-    span = (int(causes.time[point[edge]]) - shift for point in (causes.before, causes.after))
-    spent = HostLabels(core).within(*span)
-    label, most = max(spent.items(), key=lambda one: one[1].ns)
-    what = called(core, most)
-    if what and more is not None:
-        takes = [one.get(label, 0) for one in _host_ns(causes)]
-        longer = takes[worker] - median_low(takes[:worker] + takes[worker + 1 :])
-        if 0 <= longer < MOST_PERCENT / 100 * more:
-            what += f", {percent(longer, more):.0f} % of the difference"
+    host, longest, sums = _labels(causes)[worker], dict[Label, Spent](), Counter[Label]()
+    for edge in few.tolist():
+        span = (int(causes.time[point[edge]]) - shift for point in (causes.before, causes.after))
+        label, spent = max(host.within(*span).items(), key=lambda one: one[1].ns)
+        longest.setdefault(label, spent)
+        sums[label] += int(excess[edge])
+    label = max(sums, key=lambda one: sums[one])
+    what = called(core, longest[label])
+    of_step = {int(mark): int(excess[every[at]].sum()) for mark, at in positions_by(_step_marks(causes, every, worker))}
+    takes, more = np.zeros(len(causes.ranks), np.int64), 0
+    for mark in sorted(of_step, key=lambda one: -of_step[one])[:_MOST_STEPS]:
+        more += of_step[mark]
+        takes += [_in_step(causes, one, label, core, mark) for one in range(len(takes))]
+    longer = int(takes[worker]) - median_low(np.delete(takes, worker).tolist())
+    if longer < MOST_PERCENT / 100 * more:
+        what += f", {percent(max(longer, 0), more):.0f} {PART}"
     return OF_STATE.get(label[0], "op"), what
 
 
-_HOST_NS: WeakKeyDictionary[Causes, list[dict[Label, int]]] = WeakKeyDictionary()
+def _step_marks(causes: Causes, edge: Rows, worker: int) -> Rows:
+    """Rows of the steps of some edges on the host of a rank; -1 for none."""
+    found: Rows = causes.core(worker).step[causes.row[causes.after[edge]]]
+    return found
 
 
-def _host_ns(causes: Causes) -> list[dict[Label, int]]:
-    """Per rank the host time of each label in the whole recording, ns; looked for the first time only."""
-    if causes not in _HOST_NS:
-        cores = [causes.core(ordinal) for ordinal in range(len(causes.ranks))]
-        spans = [(int(core.columns.start_ns.min()), int(core.columns.end_ns.max())) for core in cores]
-        found = [HostLabels(core).within(*span) for core, span in zip(cores, spans, strict=True)]
-        _HOST_NS[causes] = [{label: spent.ns for label, spent in one.items()} for one in found]
-    return _HOST_NS[causes]
+def _in_step(causes: Causes, ordinal: int, label: Label, core: Core, mark: int) -> int:
+    """How long a rank spent with a label in the step that is a mark on another rank, or in all, ns."""
+    c = causes.core(ordinal).columns
+    span = int(c.start_ns.min()), int(c.end_ns.max())
+    if mark >= 0:
+        number = step_number(core.names[core.columns.name[mark]])
+        own = causes.core(ordinal)
+        marks = np.unique(own.step)
+        same = [one for one in marks[marks >= 0].tolist() if step_number(own.names[c.name[one]]) == number]
+        span = (int(c.start_ns[same[0]]), int(c.end_ns[same[0]])) if same else (0, 0)
+    return _labels(causes)[ordinal].within(*span).get(label, Spent()).ns
+
+
+_LABELS: WeakKeyDictionary[Causes, list[HostLabels]] = WeakKeyDictionary()
+
+
+def _labels(causes: Causes) -> list[HostLabels]:
+    """What the host of each rank did; looked for the first time only."""
+    if causes not in _LABELS:
+        _LABELS[causes] = [HostLabels(causes.core(ordinal)) for ordinal in range(len(causes.ranks))]
+    return _LABELS[causes]
 
 
 def _of_computation(causes: Causes, worker: int, row: int) -> str:
