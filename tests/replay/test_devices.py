@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
+from replay_results import result, written
 
 from tracelens_graph.errors import ResultsError
 from tracelens_graph.replay.devices import compared_results
-
-
-def result(op: str, median_us: float, size: int = 8, **told: Any) -> dict[str, Any]:
-    signature = {"dims": [[size]], "types": ["float"], "strides": [[1]], "values": [""]}
-    return {"op": op, "signature": signature, "device": "A GPU", "torch": "2.15", "median_us": median_us} | told
-
-
-def written(path: Path, *results: Any) -> Path:
-    path.write_text(json.dumps(list(results)))
-    return path
 
 
 def test_those_that_differ_most_come_first(tmp_path: Path) -> None:
@@ -27,7 +16,7 @@ def test_those_that_differ_most_come_first(tmp_path: Path) -> None:
     b = written(tmp_path / "b.json", result("x", 9.0), result("x", 15.0, size=9), result("y", 50.0, device="B GPU"))
     table = compared_results(a, b).results
     assert table["op"] == ["y", "x", "x"]
-    assert table["input_dims"] == ["[[8]]", "[[9]]", "[[8]]"]
+    assert table["input_dims"] == [[[8]], [[9]], [[8]]]
     assert table["device_A_us"] == [100.0, 5.0, 10.0]
     assert table["device_B_us"] == [50.0, 15.0, 9.0]
     assert table["device_B_ratio"] == [0.5, 3.0, 0.9]
@@ -40,17 +29,18 @@ def test_those_that_differ_most_come_first(tmp_path: Path) -> None:
     assert table.title == "Results of a (A: A GPU, torch 2.15), b (B: A GPU; B GPU, torch 2.15)"
 
 
-def test_what_only_one_has_is_told(tmp_path: Path) -> None:
+def test_what_only_one_device_has_is_in_no_sum(tmp_path: Path) -> None:
     failed = {"op": "z", "error": "out of memory"}
     a = written(tmp_path / "a.json", result("x", 1.0), result("q", 1.0), failed)
     b = written(tmp_path / "b.json", result("x", 1.0, largest_size=4), result("q", 1.0), result("q", 2.0))
     table = compared_results(a, b).results
-    assert table["op"] == ["q"]
-    assert table["device_B_us"] == [2.0]
+    assert table["op"] == ["q", "x", "x"]
+    assert table["device_B_us"] == [2.0, None, 1.0]
+    assert table["fastest"] == ["A", "", ""]
     assert list(table.notes)[:3] == [
         "failed in a: 1: z (out of memory)",
-        "in b 1 results are of an operation and arguments that a later one is of, too: the last counts",
-        "not in all of them, so in no sum: 2: x, x",
+        "in b 1 result has the operation and arguments of a later one, which counts",
+        "not on all devices, so in no sum: 2: x (2)",
     ]
 
 
@@ -143,10 +133,10 @@ def test_sequences_have_no_signature(tmp_path: Path) -> None:
     a = written(tmp_path / "a.json", result("nn.Module: MLP_0", 2.0, signature=None, failed=[], steps=[]))
     b = written(tmp_path / "b.json", result("nn.Module: MLP_0", 3.0, signature=None))
     table = compared_results(a, b).results
-    assert (table["op"], table["device_B_ratio"], table["input_dims"]) == (["nn.Module: MLP_0"], [1.5], ["[]"])
+    assert (table["op"], table["device_B_ratio"], table["input_dims"]) == (["nn.Module: MLP_0"], [1.5], [[]])
 
 
-def test_a_result_that_is_none_is_lost_alone_and_told(tmp_path: Path) -> None:
+def test_a_result_that_is_none_is_lost_alone(tmp_path: Path) -> None:
     a, b = tmp_path / "a", tmp_path / "b.json"
     a.mkdir()
     (a / "1.json").write_text("{")
@@ -177,3 +167,52 @@ def test_results_that_equal_the_trace_give_its_total(tmp_path: Path) -> None:
     inner = result("y", 10.0, count=5, percent=25.0, traced_us=10.0, total_us=50.0)
     a, b = (written(tmp_path / name, outer, inner) for name in ("a.json", "b.json"))
     assert list(compared_results(a, b).devices["trace_us"]) == pytest.approx([200, 200])
+
+
+def test_several_traces_have_sums_of_their_own(tmp_path: Path) -> None:
+    """Shares of different traces are not added: 70 % of one and 60 % of another are not 130 %."""
+    of_one = {"trace": "one.json", "percent": 70.0, "count": 2, "traced_us": 7.0, "total_us": 14.0}
+    of_other = {"trace": "other.json", "percent": 60.0, "count": 3, "traced_us": 6.0, "total_us": 18.0}
+    alone = result("z", 1.0, trace="third.json")
+    files = [
+        written(tmp_path / f"{at}.json", result("x", us, **of_one), result("x", 2 * us, **of_other), *more)
+        for at, (us, more) in enumerate(((7.0, [alone]), (3.5, [])))
+    ]
+    devices, rows = compared_results(*files)
+    shown = ("trace", "device", "sum_us", "replayed_percent")
+    assert [tuple(row[key] for key in shown) for row in devices.records()] == [
+        ("other.json", "A", 42.0, 60.0), ("other.json", "B", 21.0, 60.0),
+        ("one.json", "A", 14.0, 70.0), ("one.json", "B", 7.0, 70.0),
+    ]  # fmt: skip
+    assert devices["trace_us"] == pytest.approx([70.0, 35.0, 20.0, 10.0])
+    assert list(devices.notes) == ["no sum of third.json: no operation was measured on all devices"]
+    assert list(zip(rows["trace"], rows["count"], strict=True)) == [
+        ("other.json", 3), ("one.json", 2), ("third.json", 1),
+    ]  # fmt: skip
+
+
+def test_one_trace_on_each_device_is_compared_by_arguments(tmp_path: Path) -> None:
+    a, b = (written(tmp_path / f"{one}.json", result("x", 1.0, trace=one)) for one in ("one", "other"))
+    devices, rows = compared_results(a, b)
+    assert (devices["compared"], rows["device_B_ratio"]) == ([1, 1], [1.0])
+
+
+def test_without_a_common_operation_there_is_no_sum(tmp_path: Path) -> None:
+    a, b = (written(tmp_path / f"{one}.json", result(one, 1.0)) for one in ("x", "y"))
+    devices, _ = compared_results(a, b)
+    assert devices["sum_us"] == [None, None]
+    assert list(devices.notes) == ["no sum: no operation was measured on all devices"]
+
+
+def test_attention_has_the_roof_of_what_its_kernels_compute(tmp_path: Path) -> None:
+    """4 * 16 * 16 * 512^2 * 64 operations of H100's 989.4 TFLOP/s, half of them where it is causal."""
+    shape = [16, 16, 512, 64]
+    signature = {
+        "dims": [shape] * 3 + [[]] * 5,
+        "types": ["c10::BFloat16"] * 3 + ["", "Scalar", "Scalar", "Scalar", "Scalar"],
+        "strides": [[524288, 32768, 64, 1]] * 3 + [[]] * 5,
+        "values": ["", "", "", "", "0.", "False", "0.125", "False"],
+    }
+    one = result("aten::scaled_dot_product_attention", 100.0, signature=signature, device="NVIDIA H100 80GB HBM3")
+    a, b = (written(tmp_path / name, one) for name in ("a.json", "b.json"))
+    assert compared_results(a, b).devices["roof_us"][0] == pytest.approx(4 * 256 * 512**2 * 64 / 989.4e6, rel=0.35)

@@ -10,7 +10,7 @@ from recorded_calls import MM, call, calls, scalar, tensor
 
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.replay.gemms import Gemm, cublas, gemm, gemm_script, hipblaslt
+from tracelens_graph.replay.gemms import BENCHMARKS, Gemm, cublas, gemm, gemm_script, hipblaslt
 from tracelens_graph.replay.planned import Plans
 from tracelens_graph.replay.planning import plan_of
 from tracelens_graph.replay.signatures import charge_all, named, signatures
@@ -87,6 +87,16 @@ def test_a_script_of_a_trace(benchmark: str, program: str) -> None:
     assert lines[0] == "#!/bin/sh"
     assert lines[1].startswith("# aten::mm: 2 calls, median 20.00 us, ")
     assert [line.partition(" ")[0] for line in lines[2::2]] == [program] * len(lines[2::2])
+
+
+def test_what_a_benchmark_has_no_option_for_is_said() -> None:
+    added = {"Input Dims": [[4], [5, 7], [7, 4], [], []], "Input type": ["float"] * 3 + ["Scalar"] * 2,
+             "Input Strides": [[1], [7, 1], [4, 1], [], []], "Concrete Inputs": ["", "", "", "1", "1"]}  # fmt: skip
+    core = load_core([{"ph": "X", "cat": "cpu_op", "name": "aten::addmm", "ts": 0, "dur": 9, "tid": 1, "pid": 1,
+                       "args": added}])  # fmt: skip
+    plans = Plans(named(core.everything, "aten::addmm"))
+    said = {name: next(line for line in gemm_script(plans, name) if "aten::addmm" in line) for name in BENCHMARKS}
+    assert [one.endswith("; without its vector") for one in said.values()] == [False, True]
 
 
 def test_without_a_product_there_is_no_script() -> None:

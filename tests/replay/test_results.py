@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
+from replay_results import result, written
 
 from tracelens_graph.errors import ResultsError
 from tracelens_graph.replay.results import read_results
-
-
-def result(op: str, median_us: float, size: int = 8, **told: Any) -> dict[str, Any]:
-    signature = {"dims": [[size]], "types": ["float"], "strides": [[1]], "values": [""]}
-    return {"op": op, "signature": signature, "device": "A GPU", "torch": "2.15", "median_us": median_us} | told
-
-
-def written(path: Path, *results: Any) -> Path:
-    path.write_text(json.dumps(list(results)))
-    return path
 
 
 def test_a_folder_of_results(tmp_path: Path) -> None:

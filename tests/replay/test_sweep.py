@@ -12,13 +12,13 @@ from tracelens_graph.replay.choosing import choose
 from tracelens_graph.replay.planned import Estimates, Plans
 from tracelens_graph.replay.replay_plan import Recorded, TensorValue
 from tracelens_graph.replay.signatures import named
-from tracelens_graph.replay.sweep import Sweep, _resized, _size, swept
+from tracelens_graph.replay.sweep import Sweep, _places, _resized, swept
 
 
 def shapes(text: str, op: str = "aten::mm") -> list[list[tuple[int, ...]]]:
     core = load_core(calls())
     plans = Plans(named(core.everything, op))
-    found = swept(plans, 0, Sweep.parsed(text), Estimates(core.everything))
+    found = swept(plans, 0, Sweep.parsed(text), Estimates(core.everything)).plans
     return [[one.value.shape for one in plan.arguments if isinstance(one.value, TensorValue)] for plan in found]
 
 
@@ -27,12 +27,24 @@ def test_one_size_changes_in_all_arguments_and_the_traced_one_stays_first() -> N
     assert shapes("16=2") == [[(8, 2), (2, 4)]]
 
 
+@pytest.mark.parametrize("text", ["self.0=2", "0.0=2"], ids=["by name", "by number"])
+def test_a_position_changes_alone(text: str) -> None:
+    assert shapes(text) == [[(2, 16), (16, 4)]]
+
+
+def test_several_positions_change_together() -> None:
+    assert shapes("0.1,mat2.0=2,16") == [[(8, 16), (16, 4)], [(8, 2), (2, 4)]]
+
+
 def test_sizes_that_the_trace_does_not_have_count_no_calls_and_say_so() -> None:
     core = load_core(calls())
     plans = Plans(named(core.everything, "aten::mm"))
-    traced, other = swept(plans, 0, Sweep.parsed("batch=8,2"), Estimates(core.everything))
+    found = swept(plans, 0, Sweep.parsed("batch=8,2"), Estimates(core.everything))
+    traced, other = found.plans
+    assert (dict(found.places), found.doubled) == ({"self.0": 8}, [])
     assert (traced.traced.calls, other.traced.calls) == (2, 0)
-    assert other.notes == ("a sweep: 2 stands where the trace has 8",)
+    assert other.notes == ("a sweep: self.0 = 2 for 8",)
+    assert (traced.work.flops, other.work.flops) == (2 * 8 * 16 * 4, 2 * 2 * 16 * 4)
     assert (other.recorded.dims, other.recorded.strides) == (((2, 16), (16, 4)), ((16, 1), (4, 1)))
 
 
@@ -44,11 +56,12 @@ def test_sizes_that_the_trace_does_not_have_count_no_calls_and_say_so() -> None:
 def test_strides(strides: tuple[int, int], now: tuple[int, int]) -> None:
     dims, kind, steps, value = tensor(4, 8, strides=strides)
     made = Call("aten::relu", Recorded((dims,), (kind,), (steps,), (value,)))
-    assert _resized(made, choose(made).parameters, 8, 2).strides == (now,)
+    assert resized(made, 8, 2).strides == (now,)
 
 
 def resized(made: Call, size: int, value: int) -> Recorded:
-    return _resized(made, choose(made).parameters, size, value)
+    parameters = choose(made).parameters
+    return _resized(made, parameters, _places(made, parameters, Sweep((str(size),), (value,))), value)
 
 
 def test_sizes_among_numbers_and_lists_change_too_and_other_numbers_do_not() -> None:
@@ -60,20 +73,20 @@ def test_sizes_among_numbers_and_lists_change_too_and_other_numbers_do_not() -> 
     pooled = call("constant_pad_nd", tensor(2, 2), listed("[1, 2]"), scalar("2"))
     assert resized(pooled, 2, 5).values[2] == "2"
     assert resized(call("cat", tensors((4, 8), (2, 8)), scalar("0")), 8, 3).dims[0] == ((4, 3), (2, 3))
-    with pytest.raises(AnalysisError, match=r"8 is part of a size of \[32, 2\]"):
+    with pytest.raises(AnalysisError, match=r"a size is part of one of \[32, 2\]"):
         resized(call("view", tensor(8, 4, 2), listed("[32, 2]")), 8, 3)
 
 
-def size(made: Call) -> int:
-    return _size(made, choose(made).parameters, Sweep.parsed("batch=2"))
+def places(made: Call, where: str = "batch") -> dict[str, int]:
+    return _places(made, choose(made).parameters, Sweep.parsed(f"{where}=2"))
 
 
 def test_the_batch_is_no_size_of_a_bias_or_a_weight() -> None:
     linear = tensor(768), tensor(788, 768), tensor(768, 768), scalar("1"), scalar("1")
-    assert size(call("addmm", *linear)) == 788
+    assert places(call("addmm", *linear)) == {"mat1.0": 788}
     indices = tensor(4, 197, dtype="long int")
     embedded = call("embedding", tensor(50, 8), indices, scalar("-1"), scalar("False"), scalar("False"))
-    assert size(embedded) == 4
+    assert places(embedded) == {"indices.0": 4}
 
 
 @pytest.mark.parametrize(
@@ -87,18 +100,60 @@ def test_the_batch_is_no_size_of_a_bias_or_a_weight() -> None:
     ids=["the gradient of a weight", "equal to the features", "equal to a bias", "lists alone"],
 )
 def test_a_batch_that_is_not_clear_is_to_be_named(made: Call) -> None:
-    with pytest.raises(AnalysisError, match=r"not clear; name the number, as in \d+=64; its sizes are \d"):
-        size(made)
+    with pytest.raises(AnalysisError, match="not clear; name it.*its sizes are [a-z0-9]+.[0-9.]+="):
+        places(made)
+
+
+def attention(heads: int) -> Call:
+    tensors = [tensor(16, 559, heads, 64)] * 3
+    numbers = [scalar(one) for one in ("559", "559", "0.", "True", "False", "0.125")]
+    absent = ([], "", [], "")
+    return call("_flash_attention_forward", *tensors, absent, absent, *numbers, *[absent] * 4)
+
+
+def test_a_number_of_attention_is_a_size_and_goes_with_the_tensors() -> None:
+    tokens = places(attention(12), "559")
+    assert tokens == {"query.1": 559, "key.1": 559, "value.1": 559, "max_q": 559, "max_k": 559}
+    recorded = _resized(made := attention(12), choose(made).parameters, tokens, 64)
+    assert (recorded.dims[0], recorded.values[5:7]) == ((16, 64, 12, 64), ("64", "64"))
+
+
+def test_as_many_heads_as_sequences_are_not_swept_with_the_batch() -> None:
+    assert places(attention(12)) == {"query.0": 16, "key.0": 16, "value.0": 16}
+    with pytest.raises(AnalysisError, match=r"not clear; name it, as in query.0,key.0,value.0=1,2: "):
+        places(attention(16))
+    assert places(attention(16), "query.0,1.0,value.0") == places(attention(12))
+
+
+def test_a_tensor_of_which_several_sizes_change_is_named() -> None:
+    core = load_core(calls())
+    plans = Plans(named(core.everything, "aten::mm"))
+    found = swept(plans, 0, Sweep.parsed("self.0,self.1=2"), Estimates(core.everything))
+    assert found.doubled == ["self"]
 
 
 @pytest.mark.parametrize(
-    "text", ["", "batch", "batch=", "batch=0", "batch=a", "0=1", f"batch={','.join(map(str, range(1, 70)))}"]
+    "text",
+    [
+        "",
+        "batch",
+        "batch=",
+        "batch=0",
+        "batch=a",
+        "0=1",
+        "a..0=1",
+        ".0=1",
+        "a.0,=1",
+        f"batch={','.join(map(str, range(1, 70)))}",
+    ],
 )
 def test_what_is_no_sweep_is_refused(text: str) -> None:
     with pytest.raises(AnalysisError, match="is no sweep"):
         Sweep.parsed(text)
 
 
-def test_a_size_that_is_not_there_is_told_with_those_that_are() -> None:
-    with pytest.raises(AnalysisError, match="has no size 77; its sizes are 8, 16, 4"):
-        shapes("77=1")
+@pytest.mark.parametrize("where", ["77", "mat2.2", "other.0", "5.0"])
+def test_a_size_that_is_not_there_is_refused_with_those_that_are(where: str) -> None:
+    known = "self.0=8, self.1=16, mat2.0=16, mat2.1=4"
+    with pytest.raises(AnalysisError, match=f"has no size {where}; its sizes are {known}"):
+        shapes(f"{where}=1")

@@ -107,7 +107,8 @@ def replay(
         str | None,
         option(
             metavar="SIZE=N,N...",
-            help="With -o: programs of the first operation with one size changed: batch=1,2,4,8 or 4096=1024,2048.",
+            help="With -o: programs of the first operation at other sizes: batch=1,2,4,8; 4096=1024,2048, wherever that "
+            "size stands; query.0,key.0=1,2, the first sizes of these arguments.",
         ),
     ] = None,
     gemms: Annotated[

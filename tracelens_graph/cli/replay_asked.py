@@ -41,6 +41,8 @@ class Asked:
     arch: str | None
     extensions: tuple[str, ...]
     outputs: Outputs
+    outside: str = ""
+    """What lies outside of the steps that were chosen where no part was asked for."""
 
     def check(self) -> None:
         """Refuse options that exclude one another.

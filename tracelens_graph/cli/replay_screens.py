@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from tracelens_graph.cli.replay_asked import Asked
     from tracelens_graph.graph.window import Window
     from tracelens_graph.replay.collectives import CollectivePlan
+    from tracelens_graph.replay.folder import Written
     from tracelens_graph.replay.sequence import SequencePlan
+    from tracelens_graph.replay.sweep import Swept
 
 _WIDEST = 110
 _LONGEST = 300
@@ -68,6 +70,8 @@ def print_screen(asked: Asked, w: Window, table: Table, covered: Table) -> None:
     from tracelens_graph.replay.planned import COLLECTIVE
 
     put(Shown(table, view=shown).text())
+    if asked.outside:
+        _print_lines([asked.outside], indent="")
     _print_coverage(covered)
     if any(state != "no" for state in table["plan"]):
         _ask_next(asked, _words_of_sequence(asked, w) if asked.is_sequence else asked.words, "replay/")
@@ -88,6 +92,27 @@ def print_written(folder: Path, table: Table, covered: Table, can_be_verified: b
     print(f"run {'it' if len(files) == 1 else 'the first'}: python {shlex.quote(str(folder / files[0]))}")
     if can_be_verified:
         print(f"verify them: tracelens-graph replay --verify {shlex.quote(str(folder))}")
+
+
+def print_sweep(found: Swept, written: Written) -> None:
+    """Say which sizes a sweep changes, and what was written."""
+    _print_lines([f"changes {', '.join(f'{place} ({size:,})' for place, size in found.places.items())}"], indent="")
+    if found.doubled:
+        example = ",".join(place for place in found.places if place.endswith(".0")) or next(iter(found.places))
+        text = f"several sizes of {', '.join(found.doubled)} change alike; to change some alone, name these"
+        _print_lines([f"note: {text}: {example}=..."], indent="")
+    print_removed(written)
+    for file in written.files:
+        print(f"wrote {shlex.quote(str(file))}")
+    print(f"run {'it' if len(written.files) == 1 else 'the first'}: python {shlex.quote(str(written.files[0]))}")
+
+
+def print_removed(written: Written) -> None:
+    """Say which programs of an earlier run went."""
+    if removed := [name for name in written.removed if name.endswith(".py")]:
+        more = f" and {len(removed) - _MOST_FILES:,} more" * (len(removed) > _MOST_FILES)
+        named = ", ".join(removed[:_MOST_FILES]) + more
+        _print_lines([f"removed {named} of an earlier run into this folder; another -o DIR keeps them"], indent="")
 
 
 def print_sequence(found: SequencePlan, file: Path) -> None:

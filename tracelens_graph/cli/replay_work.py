@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.window import Window
     from tracelens_graph.perf.devices import Architecture
-    from tracelens_graph.replay.planned import Plans
+    from tracelens_graph.replay.planned import Estimates, Plans
     from tracelens_graph.replay.signatures import Signatures
     from tracelens_graph.tables.table import Table
 
@@ -34,6 +34,7 @@ def replay_trace(asked: Asked) -> None:
     core = load(asked.trace, wants_gpu=True, et=asked.et)
     if asked.by_roof:
         device = architecture_of(core, device)
+    asked = _in_counted_steps(asked, core)
     w = _part(asked, core, added)
     is_several = asked.batch or asked.collectives or asked.is_sequence
     if core.framework.compiles_programs and asked.output is not None and is_several:
@@ -85,6 +86,17 @@ def _print_table(table: Table, asked: Asked) -> None:
     print_table(Shown(table, asked.top, ROWS, shown), asked.outputs)
 
 
+def _in_counted_steps(asked: Asked, core: Core) -> Asked:
+    """The steps that `report` takes where the recording began late, unless a part or an event was asked for."""
+    from tracelens_graph.analyses.diagnosis.verdict import steps_alone
+    from tracelens_graph.graph.window import whole_window
+
+    if asked.window != WindowChoice() or asked.uid is not None or asked.extensions or not core.framework.has_times:
+        return asked
+    found = steps_alone(whole_window(core))
+    return asked if found is None else replace(asked, window=WindowChoice(step=found[0]), outside=found[1].text)
+
+
 def _part(asked: Asked, core: Core, added: Extension | None) -> Window:
     """The part of the trace that was asked for; where a sequence was, one node of the name alone."""
     if not asked.is_sequence:
@@ -128,24 +140,21 @@ def _write(asked: Asked, folder: Path, plans: Plans, device: Architecture | None
     Raises:
         AnalysisError: none has, or a file with the source of kernels cannot be read, or has none of them.
     """
+    from tracelens_graph.cli.replay_screens import print_removed
     from tracelens_graph.replay.folder import batch_program, single_programs, write_folder
-    from tracelens_graph.replay.planned import Estimates
     from tracelens_graph.replay.triton import kernel_sources
     from tracelens_graph.utils.texts import file_name
 
     w = plans.signatures.window
-    try:
-        device = architecture_of(w.core, device)
-    except AnalysisError:  # programs name no roof then
-        device = None
-    estimates = Estimates(w, device)
+    estimates = _estimates(w, device)
     if asked.batch:
         programs = batch_program(plans, estimates, asked.rows)
     else:
         programs = single_programs(plans, estimates, asked.rows, asked.full)
     kernels = [one.plans[0] for one in programs.values() if one.kind == "triton"]
     distinct = list({one.file: one for one in programs.values()}.values())
-    write_folder(folder, distinct, file_name(w.core.info.source), kernel_sources(kernels, asked.kernel_sources))
+    trace = file_name(w.core.info.source)
+    print_removed(write_folder(folder, distinct, trace, kernel_sources(kernels, asked.kernel_sources)))
     return {place: program.file for place, program in programs.items()}
 
 
@@ -164,29 +173,36 @@ def _print_gemms(plans: Plans, benchmark: str, most: int) -> None:
         print(line)
 
 
+def _estimates(w: Window, device: Architecture | None) -> Estimates:
+    """What models say of the calls of a window; without a roof where the device is not known."""
+    from tracelens_graph.replay.planned import Estimates
+
+    try:
+        return Estimates(w, architecture_of(w.core, device))
+    except AnalysisError:
+        return Estimates(w)
+
+
 def _write_sweep(text: str, folder: Path, plans: Plans, device: Architecture | None) -> None:
     """Write programs of the first signature at other sizes.
 
     Raises:
         AnalysisError: it is no sweep, or the signature has no such size.
     """
+    from tracelens_graph.cli.replay_screens import print_sweep
     from tracelens_graph.replay.folder import Program, program_name, write_folder
-    from tracelens_graph.replay.planned import Estimates
     from tracelens_graph.replay.sweep import Sweep, swept
     from tracelens_graph.utils.texts import file_name
 
     w = plans.signatures.window
-    found = swept(plans, 0, Sweep.parsed(text), Estimates(w, device))
-    programs = [Program.of(plan, program_name(plan, number)) for number, plan in enumerate(found, 1)]
-    files = write_folder(folder, programs, file_name(w.core.info.source))
-    for file in files:
-        print(f"wrote {shlex.quote(str(file))}")
-    print(f"run {'it' if len(files) == 1 else 'the first'}: python {shlex.quote(str(files[0]))}")
+    found = swept(plans, 0, Sweep.parsed(text), _estimates(w, device))
+    programs = [Program.of(plan, program_name(plan, number)) for number, plan in enumerate(found.plans, 1)]
+    print_sweep(found, write_folder(folder, programs, file_name(w.core.info.source)))
 
 
 def _write_one(asked: Asked, folder: Path, w: Window) -> None:
     """Write the program of all collectives, or of all operations below a node."""
-    from tracelens_graph.cli.replay_screens import print_collectives, print_sequence
+    from tracelens_graph.cli.replay_screens import print_collectives, print_removed, print_sequence
     from tracelens_graph.replay.collectives import collective_plan
     from tracelens_graph.replay.folder import COLLECTIVES, Program, write_folder
     from tracelens_graph.replay.sequence import sequence
@@ -195,12 +211,13 @@ def _write_one(asked: Asked, folder: Path, w: Window) -> None:
     trace = file_name(w.core.info.source)
     if asked.collectives:
         plan = collective_plan(w)
-        (file,) = write_folder(folder, [Program.of(plan, COLLECTIVES)], trace)
-        print_collectives(plan, file)
+        written = write_folder(folder, [Program.of(plan, COLLECTIVES)], trace)
+        print_collectives(plan, *written.files)
     else:
         found = sequence(w, asked.under)
-        (file,) = write_folder(folder, [Program.of(found, found.file_name)], trace)
-        print_sequence(found, file)
+        written = write_folder(folder, [Program.of(found, found.file_name)], trace)
+        print_sequence(found, *written.files)
+    print_removed(written)
 
 
 # --- without a trace ------------------------------------------------------------------------------------------------
@@ -270,7 +287,7 @@ def compare_results(files: Sequence[str], name: str | None, outputs: Outputs) ->
         _print(replace(found.results, title="By operation"), outputs)
     else:
         _print(found.devices if name == "replay_devices" else found.results, outputs)
-    if not found.results["op"]:
+    if not any(found.results["fastest"]):
         raise AnalysisError("nothing was compared: no operation ran with the same arguments on two of them")
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,12 +11,12 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, NamedTuple
 
-from tracelens_graph.errors import CannotModel, ResultsError
-from tracelens_graph.perf.arguments import Arguments
+import msgspec
+
+from tracelens_graph.errors import ResultsError
 from tracelens_graph.perf.devices import Architecture, detect
-from tracelens_graph.perf.model import CallContext
-from tracelens_graph.perf.registry import MODELS
 from tracelens_graph.perf.roofs import least_us
+from tracelens_graph.replay.planned import cost_of
 from tracelens_graph.replay.replay_plan import Recorded
 from tracelens_graph.replay.results import Result, read_results
 from tracelens_graph.replay.tables import OF_DEVICE, REPLAY_DEVICES, REPLAY_RESULTS
@@ -33,8 +33,8 @@ class Compared(NamedTuple):
     """Results of several devices.
 
     Attributes:
-        devices: `replay_devices`: a row per file or folder of results.
-        results: `replay_results`: a row per operation and arguments that two or more have.
+        devices: `replay_devices`: a row per trace and per file or folder of results.
+        results: `replay_results`: a row per operation and arguments.
     """
 
     devices: Table
@@ -46,7 +46,8 @@ def compared_results(*paths: str | os.PathLike[str]) -> Compared:
 
     Sums are over the operations that all of them have, each as often as the trace calls it. What the whole trace would
     take there is the sum over the share of the trace's GPU time that these operations are: it holds if the others scale
-    as they do.
+    as they do. Where one device has results of several traces, each trace has sums of its own; else results of
+    different traces are compared by arguments alone.
 
     Args:
         paths: files that programs wrote with `--json`, or folders of such; the first is what the others are held
@@ -58,25 +59,37 @@ def compared_results(*paths: str | os.PathLike[str]) -> Compared:
     if not 2 <= len(paths) <= len(ascii_uppercase):
         raise ResultsError(f"two to {len(ascii_uppercase)} files of results are compared, not {len(paths)}")
     names = distinct_names([os.fspath(path) for path in paths])
-    letters = ascii_uppercase[: len(paths)]
-    sides = [
-        _Side(letter, name, *read_results(Path(path))) for letter, name, path in zip(letters, names, paths, strict=True)
-    ]
+    read = [(name, *read_results(Path(path))) for name, path in zip(names, paths, strict=True)]
+    by_trace = any(len({one.trace for one in results if not one.error}) > 1 for _, results, _ in read)
+    sides = [_Side(letter, *one, by_trace) for letter, one in zip(ascii_uppercase, read, strict=False)]
     keys = dict.fromkeys(key for side in sides for key in side.found)
-    rows = [_Row([side.found.get(key) for side in sides], sides) for key in keys]
-    shared = sorted((row for row in rows if len(row.measured) > 1), key=lambda row: -row.spread_us)
-    every = [row for row in shared if len(row.measured) == len(sides)]
-    notes = [note for side in sides for note in side.notes]
+    rows = [_Row(key[0], [side.found.get(key) for side in sides], sides) for key in keys]
+    rows.sort(key=lambda row: -row.spread_us)
+    on_all = {row.group: list[_Row]() for row in rows}
+    for row in rows:
+        if len(row.measured) == len(sides):
+            on_all[row.group].append(row)
+    title = f"Results of {', '.join(f'{side.name} ({side.letter}: {side.machine})' for side in sides)}"
+    without = [trace for trace, found in on_all.items() if not found]
+    if len(without) < len(on_all):
+        on_all = {trace: found for trace, found in on_all.items() if found}
+    records = [_device(side, at, *one) for one in on_all.items() for at, side in enumerate(sides)]
+    lacking = [f"no sum{f' of {one}' if one else ''}: no operation was measured on all devices" for one in without]
+    of_devices = REPLAY_DEVICES.of_records(records, title, lacking)
+    return Compared(of_devices, _results(rows, sides, title, list(_notes(sides, rows))))
+
+
+def _notes(sides: Sequence[_Side], rows: Sequence[_Row]) -> Iterator[str]:
+    """What is in no sum, and what limits it."""
+    for side in sides:
+        yield from side.notes
     if lacking := [row.first.op for row in rows if len(row.measured) < len(sides)]:
-        notes.append(f"not in all of them, so in no sum: {_listed(lacking)}")
-    if any(len({one.count for one in row.measured.values()}) > 1 for row in shared):
-        notes.append("counts of calls differ: those of the first device that has an operation are taken")
+        yield f"not on all devices, so in no sum: {_listed(lacking)}"
+    if any(len({one.count for one in row.measured.values()}) > 1 for row in rows):
+        yield "counts of calls differ: those of the first device that has an operation are taken"
     for side in sides:
         if isinstance(side.arch, str):
-            notes.append(f"{side.letter} has no roof: {side.arch}")
-    title = f"Results of {', '.join(f'{side.name} ({side.letter}: {side.machine})' for side in sides)}"
-    of_devices = REPLAY_DEVICES.of_records([_device(side, at, every, sides[0]) for at, side in enumerate(sides)], title)
-    return Compared(of_devices, _results(shared, sides, title, notes))
+            yield f"{side.letter} has no roof: {side.arch}"
 
 
 @dataclass(frozen=True)
@@ -87,24 +100,26 @@ class _Side:
     name: str
     results: list[Result]
     unread: list[str]
+    by_trace: bool
 
     @cached_property
-    def found(self) -> dict[str, Result]:
-        return {one.identity: one for one in self.results if not one.error}
+    def found(self) -> dict[tuple[str, str], Result]:
+        """Trace, where traces are kept apart, and identity -> result."""
+        return {(one.trace if self.by_trace else "", one.identity): one for one in self.results if not one.error}
 
-    def told(self, field: str) -> str:
-        """What all results say of the device in one field, up to a comma; different words side by side."""
-        values = {(getattr(one, field) or "").partition(", ")[0] for one in self.found.values()} - {""}
+    def field(self, name: str) -> str:
+        """What the results have in a field that describes the device, up to a comma; different texts side by side."""
+        values = {(getattr(one, name) or "").partition(", ")[0] for one in self.found.values()} - {""}
         return cut_end("; ".join(sorted(values)), _LONGEST_NAME)
 
     @property
     def machine(self) -> str:
-        torch = self.told("torch")
-        return ", ".join(filter(None, (self.told("device") or "nothing", torch and f"torch {torch}")))
+        torch = self.field("torch")
+        return ", ".join(filter(None, (self.field("device") or "nothing", torch and f"torch {torch}")))
 
     @cached_property
     def arch(self) -> Architecture | str:
-        return detect([{"name": self.told("device")}])
+        return detect([{"name": self.field("device")}])
 
     @property
     def notes(self) -> Iterator[str]:
@@ -112,8 +127,8 @@ class _Side:
         if ops := [f"{one.op} ({one.error})" for one in self.results if one.error]:
             yield f"failed in {self.name}: {_listed(ops)}"
         if number := sum(not one.error for one in self.results) - len(self.found):
-            twice = "are of an operation and arguments that a later one is of, too: the last counts"
-            yield f"in {self.name} {number} results {twice}"
+            are = "result has" if number == 1 else "results have"
+            yield f"in {self.name} {number} {are} the operation and arguments of a later one, which counts"
         if self.unread:
             rest = f", and {len(self.unread) - 1} more" if len(self.unread) > 1 else ""
             yield f"cannot be read: {cut_end(self.unread[0], _LONGEST)}{rest}"
@@ -122,8 +137,9 @@ class _Side:
 class _Row:
     """One operation with its arguments on the devices."""
 
-    def __init__(self, results: Sequence[Result | None], sides: Sequence[_Side]) -> None:
+    def __init__(self, group: str, results: Sequence[Result | None], sides: Sequence[_Side]) -> None:
         self.measured = {at: one for at, one in enumerate(results) if one is not None}
+        self.group = group
         self._sides = sides
 
     @property
@@ -132,9 +148,9 @@ class _Row:
 
     @property
     def spread_us(self) -> float:
-        """By how much the devices differ, as often as the operation is called."""
+        """By how much the devices differ, as often as the operation is called; below 0 for one device alone."""
         times = [one.median_us for one in self.measured.values()]
-        return (max(times) - min(times)) * max(self.first.count, 1)
+        return (max(times) - min(times)) * max(self.first.count, 1) if len(times) > 1 else -1.0
 
     @cached_property
     def fastest(self) -> list[int]:
@@ -149,21 +165,14 @@ class _Row:
 
 
 def _roof_us(result: Result, arch: Architecture | str) -> float | None:
-    model = MODELS.get(result.op)
-    if model is None or result.signature is None or result.largest_size is not None or isinstance(arch, str):
+    if result.signature is None or result.largest_size is not None or isinstance(arch, str):
         return None
-    recorded = result.signature
-    dims, types, strides, values = map(json.dumps, (recorded.dims, recorded.types, recorded.strides, recorded.values))
-    try:
-        return least_us(
-            model.estimate(Arguments(dims, types, strides, values), CallContext(tuple(result.kernels))), arch
-        )
-    except CannotModel:
-        return None
+    cost = cost_of(result.op, result.signature, result.kernels)
+    return None if cost is None else least_us(cost, arch)
 
 
-def _device(side: _Side, at: int, rows: Sequence[_Row], first: _Side) -> dict[str, Any]:
-    """A row of `replay_devices`."""
+def _device(side: _Side, at: int, trace: str, rows: Sequence[_Row]) -> dict[str, Any]:
+    """A row of `replay_devices`: of these rows, which all devices have, of a trace."""
     weights = [(row, row.first.count) for row in rows if row.first.count]
     total = sum(count * row.measured[at].median_us for row, count in weights)
     of_first = sum(count * row.measured[0].median_us for row, count in weights)
@@ -177,10 +186,11 @@ def _device(side: _Side, at: int, rows: Sequence[_Row], first: _Side) -> dict[st
     of_shares = sum(row.first.total_us or us * n for us, (row, n) in zip(traced, weights, strict=True) if us)
     clocks = [one.clock_mhz for one in side.found.values() if one.clock_mhz]
     return {
+        "trace": trace or next((row.first.trace for row in rows), ""),
         "device": side.letter,
         "file": side.name,
-        **{field: side.told(field) for field in ("torch", "library", "driver")},
-        "name": side.told("device"),
+        **{field: side.field(field) for field in ("torch", "library", "driver")},
+        "name": side.field("device"),
         "clock_mhz": sum(clocks) / len(clocks) if clocks else None,
         "ops": len(side.found),
         "failed": sum(bool(one.error) for one in side.results),
@@ -200,14 +210,15 @@ def _device(side: _Side, at: int, rows: Sequence[_Row], first: _Side) -> dict[st
 
 def _results(rows: Sequence[_Row], sides: Sequence[_Side], title: str, notes: Sequence[str]) -> Table:
     """`replay_results`."""
-    arguments = [row.first.signature or Recorded() for row in rows]
+    arguments: list[Any] = [msgspec.json.decode(msgspec.json.encode(row.first.signature or Recorded())) for row in rows]
     columns: dict[str, list[Any]] = {
         "op": [row.first.op for row in rows],
-        "input_dims": [json.dumps(one.dims) for one in arguments],
-        "input_types": [json.dumps(one.types) for one in arguments],
-        "concrete_inputs": [json.dumps(one.values) for one in arguments],
+        "input_dims": [one.get("dims", []) for one in arguments],
+        "input_types": [one.get("types", []) for one in arguments],
+        "concrete_inputs": [one.get("values", []) for one in arguments],
         "count": [row.first.count for row in rows],
-        "fastest": [" ".join(sides[at].letter for at in row.fastest) for row in rows],
+        "trace": [row.first.trace for row in rows],
+        "fastest": [" ".join(sides[at].letter for at in row.fastest) if len(row.measured) > 1 else "" for row in rows],
     }
     more = {}
     for at, side in enumerate(sides):
@@ -235,12 +246,13 @@ def _results(rows: Sequence[_Row], sides: Sequence[_Side], title: str, notes: Se
     kernels = [[one.kernels for one in row.measured.values()] for row in rows]
     columns |= {
         "traced_us": [row.first.traced_us or None for row in rows],
-        "same_kernels": [len(set(map(tuple, one))) == 1 if all(one) else None for one in kernels],
+        "same_kernels": [len(set(map(tuple, one))) == 1 if len(one) > 1 and all(one) else None for one in kernels],
         "largest_size": [row.first.largest_size for row in rows],
     }
     return REPLAY_RESULTS.table(columns, title, notes, more=more)
 
 
 def _listed(ops: Sequence[str]) -> str:
-    shown = ", ".join(shown_name(op, _LONGEST_NAME) for op in ops[:_NAMED])
-    return f"{len(ops)}: {shown}" + (", ..." if len(ops) > _NAMED else "")
+    counts = Counter(ops)
+    shown = [shown_name(op, _LONGEST_NAME) + f" ({times})" * (times > 1) for op, times in counts.most_common(_NAMED)]
+    return f"{len(ops)}: {', '.join(shown)}" + ", ..." * (len(counts) > _NAMED)

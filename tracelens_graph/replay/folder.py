@@ -13,7 +13,7 @@ from functools import cached_property
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from tracelens_graph.errors import AnalysisError, CannotReplay, FolderError, TraceLensGraphError
 from tracelens_graph.graph.node import Node
@@ -172,9 +172,21 @@ def _nothing(plans: Plans) -> AnalysisError:
 # --- files ---------------------------------------------------------------------------------------------------------
 
 
+class Written(NamedTuple):
+    """What was written to a folder.
+
+    Attributes:
+        files: the programs' files.
+        removed: names of files of an earlier index that went, since this one does not list them.
+    """
+
+    files: list[Path]
+    removed: list[str]
+
+
 def write_folder(
     folder: str | os.PathLike[str], programs: Sequence[Program], trace: str, others: Mapping[str, str] | None = None
-) -> list[Path]:
+) -> Written:
     """Write programs and their index: all of them, or none. Programs that an earlier index lists and this does not go.
 
     Args:
@@ -182,9 +194,6 @@ def write_folder(
         programs: the programs.
         trace: name of the trace's file.
         others: further files of the programs -> their text.
-
-    Returns:
-        The programs' files.
 
     Raises:
         OutputError: a file cannot be written, or stands there and is not ours.
@@ -206,9 +215,10 @@ def write_folder(
         with output.file(INDEX) as file:
             # Compact, so that it begins with its mark.
             file.write(json.dumps(index, separators=(",", ":")).encode())
-    for path in earlier.difference(output.paths):
+    gone = sorted(earlier.difference(output.paths))
+    for path in gone:
         path.unlink(missing_ok=True)
-    return [Path(folder) / one.file for one in programs]
+    return Written([Path(folder) / one.file for one in programs], [path.name for path in gone])
 
 
 def read_folder(folder: str | os.PathLike[str]) -> list[Program]:

@@ -143,7 +143,8 @@ def gemm_script(plans: Plans, benchmark: str, most: int = 0) -> Iterator[str]:
             continue
         calls, median = int(found.calls[place]), float(found.median_ns[place]) / 1e3
         share = f"{found.percent[place]:.1f} % of the GPU time"
-        yield f"# {name}: {calls:,} call{'s' * (calls != 1)}, median {median:,.2f} us, {share}"
+        lacking = "; without its vector" * (benchmark == "cublas" and one is not None and one.added == "vector")
+        yield f"# {name}: {calls:,} call{'s' * (calls != 1)}, median {median:,.2f} us, {share}{lacking}"
         yield text
     if skipped:
         yield f"# left out: {skipped:,} argument sets of products that the benchmark has no options for"

@@ -99,6 +99,7 @@ class InstructionPlan(HasProgram):
             "operands": [_array_facts(one) for one in self.operands], "result": _array_facts(self.result),
             "how": dict(self.call) | ({"by": _REDUCTIONS[self.call["by"]]} if self.opcode == "reduce" else {}),
             "traced_us": self.traced.median_us, "kernels": self.traced.kernels, "count": self.traced.calls,
+            "percent": self.traced.percent, "total_us": self.traced.total_us, "trace": self.traced.trace,
             "flops": self.work.flops, "signature": {"dims": [one.shape for one in self.operands],
                                                     "types": [one.dtype for one in self.operands],
                                                     "values": [self.opcode, json.dumps(dict(self.call))]},

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
 
 from tracelens_graph.analyses.performance.unified import unified
-from tracelens_graph.errors import CannotReplay
+from tracelens_graph.errors import CannotModel, CannotReplay
 from tracelens_graph.frameworks import NAMESPACES
 from tracelens_graph.graph.traversals import ancestors
+from tracelens_graph.perf.arguments import Arguments
+from tracelens_graph.perf.cost import Cost
+from tracelens_graph.perf.model import CallContext
+from tracelens_graph.perf.registry import MODELS
 from tracelens_graph.perf.roofs import least_us
 from tracelens_graph.replay.calls import Surroundings, gpu_below, traced_call
 from tracelens_graph.replay.custom.lookup import replayers_of
@@ -22,9 +27,10 @@ from tracelens_graph.replay.custom.planning import plan_custom
 from tracelens_graph.replay.instruction import InstructionPlan, plan_instruction
 from tracelens_graph.replay.planning import plan_call
 from tracelens_graph.replay.portable import portable
-from tracelens_graph.replay.replay_plan import ReplayPlan, Traced, Work
+from tracelens_graph.replay.replay_plan import Recorded, ReplayPlan, Traced, Work
 from tracelens_graph.replay.signatures import Signatures
 from tracelens_graph.schema import Kind
+from tracelens_graph.utils.texts import cut_end, file_name
 
 if TYPE_CHECKING:
     from tracelens_graph.extensions.extension import Replayer
@@ -33,6 +39,9 @@ if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
 
 State = Literal["yes", "assumed", "no"]
+
+_LONGEST_NAME = 200
+"""Characters of the name of a window."""
 
 COLLECTIVE = "collective"
 TRITON = "Triton kernel"
@@ -158,9 +167,12 @@ class Estimates:
         """The work of the call of a row: of an operation above it, where that has a model and does nothing else."""
         found = unified(self.window)
         code = next((code for one in self._alike(row) if (code := found.codes.get(one, -1)) >= 0), -1)
-        if code < 0:
+        return self.of_cost(None if code < 0 else found.costs[code])
+
+    def of_cost(self, cost: Cost | None) -> Work:
+        """The work that a model says; none of None."""
+        if cost is None:
             return Work()
-        cost = found.costs[code]
         flops, moved = (None if one is None else float(one) for one in (cost.flops, cost.bytes))
         return Work(flops, moved, None if self.arch is None else least_us(cost, self.arch))
 
@@ -174,6 +186,31 @@ class Estimates:
                 return
             if core.columns.kind[above] == Kind.Op:
                 yield above
+
+
+_MODELLED_AS = {"aten::scaled_dot_product_attention": ("aten::_scaled_dot_product_flash_attention", (0, 1, 2, 4, 5))}
+"""Operations without a model -> one that does the same work, and which of their arguments it takes."""
+
+
+def cost_of(op: str, recorded: Recorded, kernels: Sequence[str]) -> Cost | None:
+    """What a model says of a call that no trace has; None where there is none, or it does not apply.
+
+    Args:
+        op: the operation.
+        recorded: its arguments.
+        kernels: the kernels that it launches, which some models go by.
+    """
+    parts: Iterable[Sequence[Any]] = (recorded.dims, recorded.types, recorded.strides, recorded.values)
+    if op in _MODELLED_AS:
+        op, taken = _MODELLED_AS[op]
+        parts = [[of[at] for at in taken if at < len(of)] for of in parts]
+    if op not in MODELS:
+        return None
+    dims, types, strides, values = map(json.dumps, parts)
+    try:
+        return MODELS[op].estimate(Arguments(dims, types, strides, values), CallContext(tuple(kernels)))
+    except CannotModel:
+        return None
 
 
 def traced_at(core: Core, row: int, gpu: str = "") -> Traced:
@@ -198,7 +235,13 @@ def traced(signatures: Signatures, place: int, gpu: str = "") -> Traced:
         median_us=float(signatures.median_ns[place]) / 1e3,
         total_us=float(signatures.total_ns[place]) / 1e3,
         percent=float(signatures.total_percent[place]),
+        trace=trace_name(signatures.window),
     )
+
+
+def trace_name(w: Window) -> str:
+    """What results call a window: name of the file, and the part."""
+    return cut_end(", ".join(filter(None, (file_name(w.core.info.source), w.title))), _LONGEST_NAME)
 
 
 def complete(plans: Plans, place: int, estimates: Estimates) -> Planned:

@@ -214,6 +214,7 @@ class Traced(Plain, frozen=True):
         host_us: duration of that call on the host, in us.
         total_us: sum over all calls of their GPU work, in us.
         percent: `total_us` as share of the GPU time of the trace, or of its part; 0 where that is not known.
+        trace: name of the trace's file, and its part.
         within: the traced operation, where another one is called that leads to it on the traced GPU; empty otherwise.
     """
 
@@ -227,6 +228,7 @@ class Traced(Plain, frozen=True):
     host_us: float = 0.0
     total_us: float = 0.0
     percent: float = 0.0
+    trace: str = ""
     within: str = ""
 
 

@@ -31,6 +31,7 @@ class Result(msgspec.Struct):
         count: calls in the trace; 0 for sizes that the trace does not have.
         traced_us, total_us: GPU time below these calls in the trace: its median, and its sum.
         percent: this sum as share of the trace's GPU time.
+        trace: name of the trace's file, and its part.
         largest_size: no size was above this; None if sizes are those of the trace.
     """
 
@@ -49,6 +50,7 @@ class Result(msgspec.Struct):
     error: str = ""
     count: int = 1
     percent: float | None = None
+    trace: str = ""
     largest_size: int | None = None
 
     @property

@@ -261,6 +261,8 @@ class _Program:
         plan = self._plan
         name = _pieces(plan.op)[0] + ' + " (reference)" * ("--reference" in sys.argv)' * bool(self._library)
         result = {"op": name, "count": str(plan.traced.calls), "percent": f"{plan.traced.percent:.4g}"}
+        if plan.traced.trace:
+            result["trace"] = _pieces(plan.traced.trace)[0]
         if plan.traced.median_us:
             result["traced_us"] = repr(plan.traced.median_us)
             result["total_us"] = repr(plan.traced.total_us)

@@ -1,17 +1,18 @@
-"""Calls of a trace at other sizes: one size of their arguments takes other values, and nothing else changes.
+"""Calls of a trace at other sizes: some sizes of their arguments take other values, and nothing else changes.
 
-A size is named by its number, or `batch`: the first size of the first tensor that is no weight and no bias, where that
-stands nowhere else. It stands for every dimension of that size in the call's tensors, and for every equal number among
-its arguments that is a size by the schema, so that arguments still fit one another.
+A position names a size: `query.0` or `0.0` is the first size of a tensor, `tensors.2.0` that of one in a list, `size.1`
+a number in a list, `max_q` a number. A number as in `559=64` stands for all positions that hold it and are sizes by the
+schema; `batch` for the first size of the first tensor that is no weight and no bias, where that stands nowhere else.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as with_field
 from math import prod
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -19,15 +20,16 @@ from tracelens_graph.errors import AnalysisError, CannotReplay
 from tracelens_graph.perf.scalar_types import torch_dtype
 from tracelens_graph.replay.calls import Call, number, numbers, sizes, traced_call
 from tracelens_graph.replay.choosing import SCALAR, SCALARS, TENSORS, choose
-from tracelens_graph.replay.planned import Estimates, Plans, complete
+from tracelens_graph.replay.planned import Estimates, Plans, complete, cost_of
 from tracelens_graph.replay.planning import plan_of
+from tracelens_graph.replay.portable import portable
 from tracelens_graph.replay.replay_plan import Recorded, ReplayPlan, Traced, Work
 from tracelens_graph.replay.schemas import Parameter
 
 BATCH = "batch"
-_SWEEP = re.compile(r"(batch|\d{1,12})=(\d{1,12}(?:,\d{1,12})*)")
-_MOST = 64
-"""Values of a sweep."""
+_SWEEP = re.compile(r"(\w+(?:\.\d+)*(?:,\w+(?:\.\d+)*)*)=(\d{1,12}(?:,\d{1,12})*)", re.ASCII)
+_MOST, _SHOWN = 64, 30
+"""Values of a sweep, and positions that an error lists."""
 _NO_BATCH = frozenset({"weight", "bias"})
 """Tensors whose first size is no batch."""
 _NO_SIZES = frozenset((
@@ -44,16 +46,16 @@ class Sweep:
     """What a sweep changes.
 
     Attributes:
-        size: the size, as a number or `batch`.
-        values: what it is to be.
+        where: positions, or a number, or `batch`.
+        values: what stands there instead.
     """
 
-    size: str
+    where: tuple[str, ...]
     values: tuple[int, ...]
 
     @classmethod
     def parsed(cls, text: str) -> Sweep:
-        """A sweep from words such as `batch=1,2,4,8`.
+        """A sweep from words such as `batch=1,2,4,8` or `query.0,key.0=1,2`.
 
         Raises:
             AnalysisError: it is none.
@@ -61,65 +63,145 @@ class Sweep:
         found = _SWEEP.fullmatch(text.replace(" ", ""))
         values = tuple(dict.fromkeys(map(int, found[2].split(",")))) if found else ()
         if found is None or not 0 < len(values) <= _MOST or 0 in values or found[1] == "0":
-            raise AnalysisError(f"{text[:60]!r} is no sweep such as batch=1,2,4,8 or 4096=1024,2048")
-        return cls(found[1], values)
+            raise AnalysisError(
+                f"{text[:60]!r} is no sweep such as batch=1,2,4,8 or 4096=1024,2048 or query.0,key.0=1,2"
+            )
+        return cls(tuple(found[1].split(",")), values)
 
 
-def swept(plans: Plans, place: int, sweep: Sweep, estimates: Estimates) -> list[ReplayPlan]:
-    """The plan of a signature, and the same at each other size; those that the trace does not have count no calls.
+@dataclass(frozen=True)
+class Swept:
+    """Plans of a sweep.
+
+    Attributes:
+        plans: the traced call, if its size is among the values, and those of other sizes; these count no calls.
+        places: the positions that change -> the traced sizes there.
+    """
+
+    plans: list[ReplayPlan]
+    places: Mapping[str, int]
+
+    @property
+    def doubled(self) -> list[str]:
+        """Tensors of which several sizes change, which may mean different things."""
+        tensors = [name.rpartition(".")[0] for name in self.places if "." in name]
+        return sorted({one for one in tensors if tensors.count(one) > 1})
+
+
+def swept(plans: Plans, place: int, sweep: Sweep, estimates: Estimates) -> Swept:
+    """The plan of a signature, and the same at each other size.
 
     Raises:
         AnalysisError: it has no plan, is no operation of PyTorch, or has no such size.
     """
     made = complete(plans, place, estimates).plan
-    row = int(plans.signatures.rows[place])
-    name = plans.signatures.names[place]
+    core, row, name = plans.signatures.core, int(plans.signatures.rows[place]), plans.signatures.names[place]
     if not isinstance(made, ReplayPlan):
         raise AnalysisError(f"{name}: nothing to sweep: {plans[place].why}")
     if made.imports:
         raise AnalysisError(f"{name}: only sizes of operations of PyTorch are swept")
-    call = traced_call(plans.signatures.core, row)
+    call = traced_call(core, row)
     parameters = choose(call).parameters
-    size = _size(call, parameters, sweep)
-    found = [made] if size in sweep.values else []
+    places = _places(call, parameters, sweep)
+    found: list[ReplayPlan] = []
     for value in sweep.values:
-        if value != size:
-            try:
-                other = plan_of(with_field(call, recorded=_resized(call, parameters, size, value), observed=()))
-            except CannotReplay as error:
-                raise AnalysisError(f"{name}: cannot be made with {value} in place of {size}: {error.reason}") from None
-            note = f"a sweep: {value} stands where the trace has {size}"
-            found.append(replace(other, traced=Traced(calls=0), work=Work(), notes=(*other.notes, note)))
-    return found
+        if set(places.values()) == {value}:
+            found.insert(0, made)
+            continue
+        try:
+            recorded = _resized(call, parameters, places, value)
+            other = plan_of(with_field(call, recorded=recorded, observed=()))
+        except CannotReplay as error:
+            raise AnalysisError(f"{name}: cannot be made with {value} at {', '.join(places)}: {error.reason}") from None
+        told = ", ".join(f"{place} = {value} for {size}" for place, size in places.items())
+        other = portable(other.with_traced(Traced(calls=0, gpu=made.traced.gpu, trace=made.traced.trace), Work()), core)
+        work = estimates.of_cost(cost_of(other.op, other.recorded, made.traced.kernels))
+        found.append(replace(other, work=work, modes=made.modes, notes=(*other.notes, f"a sweep: {told}")))
+    return Swept(found, places)
 
 
-def _size(call: Call, parameters: Sequence[Parameter], sweep: Sweep) -> int:
-    """The size that changes."""
-    recorded = call.recorded
-    every = [(one.name, at, sizes(recorded.dims[at]) or ()) for at, one in enumerate(parameters)]
-    every = [one for one in every if one[2]]
-    lists = [sizes(one) or () for at, kind in enumerate(recorded.types) if kind in TENSORS for one in recorded.dims[at]]
-    known = list(dict.fromkeys(size for shape in [*(one[2] for one in every), *lists] for size in shape))
-    listed = ", ".join(map(str, known)) or "none"
-    if sweep.size != BATCH:
-        if (wanted := int(sweep.size)) not in known:
-            raise AnalysisError(f"{call.op}: has no size {wanted}; its sizes are {listed}")
-        return wanted
-    data = [one for one in every if one[0] not in _NO_BATCH]
-    _, at, shape = next((one for one in data if len(one[2]) > 1), data[0] if data else ("", 0, ()))
-    steps = sizes(recorded.strides[at]) if shape and at < len(recorded.strides) else None
-    is_outermost = not steps or steps[0] == max(steps)  # a transposed matrix begins with features
-    others = [size for one in every for size in one[2][1:]] + [one[2][0] for one in every if len(one[2]) < len(shape)]
-    if not shape or not is_outermost or shape[0] in others:
-        example = f"as in {known[0]}=64; " if known else ""
-        raise AnalysisError(
-            f"{call.op}: which size is the batch is not clear; name the number, {example}its sizes are {listed}"
-        )
-    return shape[0]
+def _places(call: Call, parameters: Sequence[Parameter], sweep: Sweep) -> dict[str, int]:
+    """The positions that change, and what stands there.
+
+    Raises:
+        AnalysisError: there are no such, or which size is the batch is not clear.
+    """
+    given = [(one, _nested(call.recorded, at)) for at, one in enumerate(parameters)]
+    every = {place: size for one, nested in given for place, size in _flat(nested, one.name)}
+    known = {place: size for one, nested in given if _is_size(one) for place, size in _flat(nested, one.name)}
+    listed = [f"{place}={size}" for place, size in known.items()]
+    sizes_are = "its sizes are " + (", ".join(listed[:_SHOWN]) + ", ..." * (len(listed) > _SHOWN) or "none")
+    (first, *others) = sweep.where
+    if first == BATCH and not others:
+        size, alike = _batch(call, parameters)
+        if not size:
+            example = f", as in {','.join(alike)}=1,2" if alike else ""
+            raise AnalysisError(f"{call.op}: which size is the batch is not clear; name it{example}: {sizes_are}")
+        first = str(size)
+    if first.isdigit() and not others:
+        if not (found := {place: size for place, size in known.items() if size == int(first)}):
+            raise AnalysisError(f"{call.op}: has no size {first}; {sizes_are}")
+        return found
+    numbered = {str(at): one.name for at, one in enumerate(parameters)}
+    words = [one.partition(".") for one in sweep.where]
+    named = [numbered.get(word, word) + dot + rest for word, dot, rest in words]
+    if unknown := [one for one in named if one not in every]:
+        raise AnalysisError(f"{call.op}: has no size {unknown[0]}; {sizes_are}")
+    return {place: every[place] for place in named}
 
 
-def _resized(call: Call, parameters: Sequence[Parameter], size: int, value: int) -> Recorded:
-    """The arguments with one size changed; tensors that lie densely in memory still do, in their order.
+def _is_size(parameter: Parameter) -> bool:
+    """Whether numbers of a parameter are sizes, as all of tensors are."""
+    return parameter.kind.base == "Tensor" or (parameter.kind.base == "SymInt" and parameter.name not in _NO_SIZES)
+
+
+def _batch(call: Call, parameters: Sequence[Parameter]) -> tuple[int, list[str]]:
+    """The size of the batch, 0 where it is not clear, and the positions at which it stands first."""
+    shapes = [(one.name, sizes(dims) or ()) for one, dims in zip(parameters, call.recorded.dims, strict=True)]
+    data = [(at, *one) for at, one in enumerate(shapes) if one[1] and one[0] not in _NO_BATCH]
+    if not data:
+        return 0, []
+    at, first, shape = next((one for one in data if len(one[2]) > 1), data[0])
+    steps = sizes(call.recorded.strides[at]) if at < len(call.recorded.strides) else None
+    others = [size for _, one in shapes for size in (one[1:] if len(one) >= len(shape) else one)]
+    # A transposed matrix begins with features.
+    is_clear = shape[0] not in others and (not steps or steps[0] == max(steps))
+    # Of two matrices one at most has the batch in front.
+    alike = [name for _, name, one in data if one[0] == shape[0] and len(one) == len(shape) > 2]
+    return shape[0] * is_clear, [f"{name}.0" for name in alike or [first]]
+
+
+def _nested(recorded: Recorded, at: int) -> Any:
+    """Sizes and whole numbers of an argument: of a tensor, of a list of tensors or numbers, or one number."""
+    kind, dims = recorded.types[at], recorded.dims[at]
+    text = recorded.values[at] if at < len(recorded.values) else ""
+    if kind in TENSORS:
+        return tuple(sizes(one) or () for one in dims)
+    if torch_dtype(kind):
+        return sizes(dims) or ()
+    if not text or kind not in (SCALAR, SCALARS):
+        return ()
+    return numbers(text) if kind == SCALARS else number(text)
+
+
+def _flat(nested: Any, name: str) -> Iterator[tuple[str, int]]:
+    """Positions of whole numbers, and the numbers."""
+    if isinstance(nested, tuple):
+        for at, one in enumerate(nested):
+            yield from _flat(one, f"{name}.{at}")
+    elif type(nested) is int:
+        yield name, nested
+
+
+def _put(nested: Any, name: str, places: Mapping[str, int], value: int) -> Any:
+    """The same numbers with another at some positions."""
+    if isinstance(nested, tuple):
+        return tuple(_put(one, f"{name}.{at}", places, value) for at, one in enumerate(nested))
+    return value if name in places else nested
+
+
+def _resized(call: Call, parameters: Sequence[Parameter], places: Mapping[str, int], value: int) -> Recorded:
+    """The arguments with other sizes; tensors that lie densely in memory still do, in their order.
 
     Raises:
         AnalysisError: sizes that it is given would not hold what its tensor does.
@@ -129,31 +211,22 @@ def _resized(call: Call, parameters: Sequence[Parameter], size: int, value: int)
     if {"size", "stride"} <= {one.name for one in parameters}:
         raise AnalysisError(f"{call.op}: is given strides of its result, so its sizes are not swept alone")
     for at, (kind, parameter) in enumerate(zip(recorded.types, parameters, strict=True)):
-        steps = strides[at] if at < len(strides) else ()
-        if kind in TENSORS:
-            old = [sizes(one) or () for one in dims[at]]
-            dims[at] = tuple(_with(shape, size, value) for shape in old)
-            if len(steps) == len(old):
-                strides[at] = tuple(map(_restrided, old, steps, dims[at]))
-        elif (shape := sizes(dims[at])) and torch_dtype(kind):
-            dims[at] = _with(shape, size, value)
-            if (found := sizes(steps)) is not None and len(found) == len(shape):
-                strides[at] = _restrided(shape, found, dims[at])
-        elif parameter.name in _NO_SIZES or parameter.kind.base != "SymInt" or at >= len(values) or not values[at]:
+        old = _nested(recorded, at)
+        new = _put(old, parameter.name, places, value)
+        if kind == SCALARS and call.op in _VIEWED and -1 not in new and prod(new) != prod(dims[0]):
+            raise AnalysisError(f"{call.op}: a size is part of one of {list(old)}, so it is not swept alone")
+        if new == old:
             continue
-        elif kind == SCALARS:
-            given = numbers(values[at])
-            now = [value if one == size else one for one in given]
-            if call.op in _VIEWED and -1 not in now and prod(now) != prod(dims[0]):
-                raise AnalysisError(f"{call.op}: {size} is part of a size of {list(given)}, so it is not swept alone")
-            values[at] = str(now)
-        elif kind == SCALAR and number(values[at]) == size:
-            values[at] = str(value)
+        if kind in (SCALAR, SCALARS):
+            values[at] = str(list(new)) if kind == SCALARS else str(new)
+            continue
+        dims[at] = new
+        steps = strides[at] if at < len(strides) else ()
+        if kind in TENSORS and len(steps) == len(old):
+            strides[at] = tuple(map(_restrided, old, steps, new))
+        elif kind not in TENSORS and len(sizes(steps) or ()) == len(old):
+            strides[at] = _restrided(old, steps, new)
     return Recorded(tuple(dims), recorded.types, tuple(strides), tuple(values))
-
-
-def _with(shape: Sequence[int], size: int, value: int) -> tuple[int, ...]:
-    return tuple(value if one == size else one for one in shape)
 
 
 def _restrided(shape: Sequence[int], steps: Sequence[int], now: Sequence[int]) -> tuple[int, ...]:

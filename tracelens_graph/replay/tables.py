@@ -128,9 +128,17 @@ REPLAY_RESULTS = TableSchema(
             "values of its arguments that are no tensors, as recorded", role=Role.key, cells="list"
         ),
         "count": Column(
-            "calls in the trace, by which sums are weighted; 0 for sizes that it does not have", heading="calls"
+            "calls in the trace, by which sums are weighted; 0 for sizes that it does not have",
+            heading="calls",
+            drop_priority=1,
         ),
-        "fastest": Column("the devices with the least time", heading="fastest", cells="text", drop_priority=-1),
+        "trace": Column(
+            "the trace that the programs are of; where a device has results of several, each is compared by itself",
+            role=Role.key,
+            heading="trace",
+            drop_priority=0,
+        ),
+        "fastest": Column("the devices with the least time", heading="fastest", cells="text", drop_priority=1),
         f"{OF_DEVICE}us": Column("median over the calls on the device", "us", heading=" us", drop_priority=-1),
         f"{OF_DEVICE}ratio": Column(
             "this median as multiple of that of device A: above 1 the device is slower", heading="/A", drop_priority=0
@@ -153,7 +161,13 @@ REPLAY_DEVICES = TableSchema(
     "replay_devices",
     "How long the operations of a trace take on each device in sum, and what the whole trace would take there.",
     {
-        "device": Column.key("its letter in `replay_results`", "device"),
+        "trace": Column(
+            "the trace that the programs are of; where a device has results of several, each is compared by itself",
+            role=Role.key,
+            heading="trace",
+            drop_priority=0,
+        ),
+        "device": Column.key("its letter in `replay_results`", "device", drop_priority=-1),
         "name": Column.text("its name", "name", drop_priority=-1),
         "file": Column.text("where its results are from"),
         "torch": Column.text("version of PyTorch", "torch"),
@@ -180,8 +194,8 @@ REPLAY_DEVICES = TableSchema(
         ),
         "traced_us": Column("the same sum of what the trace recorded", "us", heading="traced us", drop_priority=0),
         "replayed_percent": Column(
-            "share of the trace's GPU time that these operations are, of those within one another of each; absent "
-            "where results do not tell",
+            "share of the trace's GPU time that these operations are; one within another counts in both. Absent where "
+            "results do not have it",
             "%",
             heading="% replayed",
             drop_priority=-1,

@@ -84,7 +84,8 @@ def measured(asked: argparse.Namespace) -> dict[str, Any]:
     times = sorted(times[max(asked.warmup, 0) :])
     median = statistics.median(times)
     return {
-        **{key: PLAN[key] for key in ("op", "signature", "count")}, "device": device.device_kind,
+        **{key: PLAN[key] for key in ("op", "signature", "count", "percent", "total_us", "trace")},
+        "device": device.device_kind,
         "library": f"jax {jax.__version__}", "median_us": median,
         "spread_us": [times[len(times) // 10], times[len(times) * 9 // 10]], "iterations": len(times),
         "tflops": PLAN["flops"] / median / 1e6 if PLAN["flops"] else None, "traced_us": PLAN["traced_us"],
