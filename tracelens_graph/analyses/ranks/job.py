@@ -13,7 +13,7 @@ from tracelens_graph.analyses.ranks.collective_tables import collectives_table, 
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.link_delays import LinkDelays
 from tracelens_graph.analyses.ranks.link_tables import (
-    incomparable_links,
+    open_links,
     rank_links,
     slow_link_lines,
     with_slow_links,
@@ -47,8 +47,8 @@ LATE_TABLES = ("culprits", "late_ranks", "late_arrivals", "slowdown")
 MOST_EVENTS = 2_000_000
 """Graphs of all ranks are held together where they have no more events than this."""
 
-MOST_OF_A_STEP_PERCENT = 50.0
-"""Communication that nothing hides is most of a step from this share on."""
+NOTICEABLE_PERCENT = 5.0
+"""Communication that nothing hides is worth a line from this share of a step on."""
 
 
 class Job:
@@ -106,12 +106,12 @@ class Job:
 
     @property
     def link_lines(self) -> list[str]:
-        """The slow links; of none why links could not be compared, where communication is most of a step."""
+        """The slow links; of none which could not be judged and why, where communication takes a noticeable time."""
         if self.slow_links:
             return slow_link_lines(self.slow_links)
         percent = dict(zip(*(self.table("rank_times")[name] for name in ("time", "percent")), strict=True))
         moves = (percent.get("exposed") or 0) - (percent.get("exposed_waiting") or 0)
-        line = incomparable_links(self.figures, self.links) if moves >= MOST_OF_A_STEP_PERCENT else ""
+        line = open_links(self.figures, self.links) if moves >= NOTICEABLE_PERCENT else ""
         return [line] if line else []
 
     @cached_property

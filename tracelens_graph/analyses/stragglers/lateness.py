@@ -178,7 +178,10 @@ def _with_reasons(
 
 def _own_ns(m: MatchedCollectives) -> dict[tuple[int, int | None], float]:
     """(Place of a rank without GPU work, number of a step) -> how much longer than the median rank it was in none of
-    its collectives: so long it kept others waiting at most. Where it waits on the host looks like its own time.
+    its collectives: so long it kept others waiting at most.
+
+    Where it waits on the host looks like its own time. Nothing counts where a rank of the same group was so for more
+    than twice as long: who waited for that computes less beside other collectives.
     """
     of_step: dict[int | None, dict[int, int]] = defaultdict(dict)
     for place, rank in enumerate(m.ranks):
@@ -188,8 +191,16 @@ def _own_ns(m: MatchedCollectives) -> dict[tuple[int, int | None], float]:
             for one in rank.steps:
                 meanwhile = length_before(inside, np.array([one.start_ns, one.end_ns]))
                 of_step[one.number][place] = one.end_ns - one.start_ns - int(np.diff(meanwhile)[0])
-    usual = {step: float(np.median(list(of.values()))) for step, of in of_step.items()}
-    return {(place, step): ns - usual[step] for step, of in of_step.items() for place, ns in of.items()}
+    groups = {frozenset(m.trace[m.parts_of(at)].tolist()) for at in range(len(m) if of_step else 0)}
+    narrow = [group for group in groups if len(group) < len(m.ranks)]
+    beside = [frozenset().union(*(group for group in narrow if place in group)) for place in range(len(m.ranks))]
+    found = {}
+    for step, of in of_step.items():
+        usual = float(np.median(list(of.values())))
+        for place, ns in of.items():
+            most = max((of[one] - usual for one in beside[place] if one in of), default=0.0)
+            found[place, step] = ns - usual if 2 * (ns - usual) >= most else 0.0
+    return found
 
 
 def _as_one(reason: str, of_rank: Mapping[str, float]) -> str:
