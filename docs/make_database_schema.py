@@ -33,9 +33,10 @@ from tracelens_graph.schema.database import (
     KEYS,
     RANK_EDGE_PROPERTIES,
     RANK_PROPERTIES,
-    Stored,
+    REPEATED_EDGES,
     event_labels,
 )
+from tracelens_graph.schema.stored import Stored
 
 HEAD = """# The graph in the database
 
@@ -51,6 +52,12 @@ its trace, and `uid`. The first 1 % of a kind by GPU time are `Hot`, the next 9 
 """
 
 CONTEXT = """## Context and knowledge
+
+What `--label` says of a trace is a property of its `Trace` node: `--label batch=64` is `label_batch`, the number 64, and
+`--label commit=3f2a9c` is `label_commit`, a text. `MATCH (t:Trace {label_batch: 64})` finds those traces.
+
+The thread of an event n is `(:Thread {trace: n.trace, number: n.thread})`, and the innermost annotation or step over it is
+`(:Event {trace: n.trace, uid: n.annotation})`.
 
 Context belongs to one trace (`trace`) or one run (`run`). Knowledge (`Signature`, `Program`, `KernelName`,
 `Category`, `SubtreeClass`) is keyed by its content alone, and shared by all traces of a database.
@@ -132,7 +139,13 @@ def _section(
 
 
 def _edge_rows(edges: Iterable[EdgeType]) -> Iterator[tuple[str, ...]]:
-    return ((f"`{one.name}`", _ends(one.source), _ends(one.target), one.meaning) for one in edges)
+    return ((f"`{one.name}`", _ends(one.source), _ends(one.target), one.meaning + _only(one.name)) for one in edges)
+
+
+def _only(edge_type: str) -> str:
+    """Which edges a push leaves out, and what says the same."""
+    same = REPEATED_EDGES.get(edge_type)
+    return f"; after `push --all-edges` alone, as `{same}` of the event says the same" if same else ""
 
 
 def _ends(labels: str) -> str:

@@ -199,15 +199,14 @@ def _paths(sources: Iterable[Any]) -> Iterator[str]:
 
 def _from_database(database: Any, run: str) -> TraceGraphSet:
     from tracelens_graph.db.database import Database, connect
+    from tracelens_graph.db.labels import texts_of
 
     with ExitStack() as stack:
         graphs = database if isinstance(database, Database) else stack.enter_context(connect(database))
         there = [one for one in graphs.traces() if one["run"] == run and one["state"] == "complete"]
         if not there:
             raise DatabaseError(f"no run is called {run!r}; {hint(run, {one['run'] for one in graphs.traces()})}")
-        members = (
-            TraceMember(graphs.pull(one["id"]), one["name"], run, tuple(one.get("labels") or ())) for one in there
-        )
+        members = (TraceMember(graphs.pull(one["id"]), one["name"], run, texts_of(one)) for one in there)
         return TraceGraphSet(members)
 
 

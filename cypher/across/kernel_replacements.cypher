@@ -5,8 +5,8 @@
 // Of a comparison that `db push-diff A B` stored: of the parts of the traces that were compared then.
 //
 // Parameters:
-//   a: run/name, name or id of a trace; null for the one that was pushed before b
-//   b: run/name, name or id of another trace; null for the one that was pushed last
+//   a: run/name, name or id of a trace; null for that of the comparison that was pushed last
+//   b: run/name, name or id of another trace; null likewise
 //   kernel: what the name on either side holds
 //   top: number of rows; 0 for all
 //
@@ -20,14 +20,10 @@
 //   gpu_time_b_us: the same in b, us
 //   change_us: GPU time of b less that of a, us
 WITH {a: null, b: null, kernel: '', top: 100} AS p
-MATCH (b:Trace {state: 'complete'})
-WHERE p.b IS NULL OR p.b IN [b.id, b.path, b.name]
-WITH p, b ORDER BY b.pushed_ns DESC, b.id LIMIT 1
-MATCH (a:Trace {state: 'complete'})
-WHERE a.id <> b.id AND CASE WHEN p.a IS NULL THEN a.pushed_ns < b.pushed_ns ELSE p.a IN [a.id, a.path, a.name] END
-WITH p, a, b ORDER BY a.pushed_ns DESC, a.id LIMIT 1
 MATCH (d:Diff {state: 'complete'})
-WHERE d.a = a.id AND d.b = b.id
+MATCH (a:Trace {id: d.a}) WHERE p.a IS NULL OR p.a IN [a.id, a.path, a.name]
+MATCH (b:Trace {id: d.b}) WHERE p.b IS NULL OR p.b IN [b.id, b.path, b.name]
+WITH p, a, b, d ORDER BY d.pushed_ns DESC, d.key LIMIT 1
 CALL (b, d) {
   MATCH (s:Divergence)-[:IN_A]->(x:GpuEvent)-[:MATCHES]->(y:GpuEvent)
   WHERE s.diff = d.key AND s.place >= 1 AND y.trace = b.id AND x.name <> y.name

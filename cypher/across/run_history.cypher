@@ -1,7 +1,8 @@
 // Run history: how long the GPU took in each of many traces, and what changed from one to the next.
 //
 // With a label, traces are in the order of its values, numbers first, and those without it are left out; else in that
-// of pushing. Changes are against the row above, so give a name where runs hold several traces.
+// of pushing. Changes are against the row above, so give a name where runs hold several traces. Times are facts of the
+// traces, so that those without events count, too.
 //
 // Parameters:
 //   label: key of a label, such as commit; null for the order of pushing
@@ -22,29 +23,15 @@
 WITH {label: null, run: null, named: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE (p.run IS NULL OR t.run = p.run) AND (p.named IS NULL OR t.name = p.named)
-WITH p, t, [l IN t.labels WHERE l STARTS WITH p.label + '='][0] AS label
-WITH p, t, substring(label, size(p.label) + 1) AS value
+WITH p, t, toString(properties(t)['label_' + p.label]) AS value
 WHERE p.label IS NULL OR value IS NOT NULL
-CALL (t) {
-  MATCH (k:GpuEvent)
-  WHERE k.trace = t.id
-  WITH k.start_ns AS start, k.end_ns AS end,
-       CASE k.gpu_class WHEN 'computation' THEN 0 WHEN 'communication' THEN 1 ELSE 2 END AS class ORDER BY start
-  WITH min(start) AS first, max(end) AS last, collect({start: start, end: end, class: class}) AS events
-  UNWIND [0, 1, 2] AS class
-  WITH last - first AS total, class, reduce(
-    union = {ns: 0, to: first}, e IN [e IN events WHERE e.class <= class AND e.end > e.start] |
-    CASE WHEN e.end <= union.to THEN union
-         ELSE {ns: union.ns + e.end - CASE WHEN e.start > union.to THEN e.start ELSE union.to END, to: e.end} END
-  ).ns AS ns ORDER BY class
-  RETURN coalesce(total, 0) AS total, collect(ns) AS unions
-}
-WITH t, value, total, unions[0] AS computation, unions[1] AS active, unions[2] AS busy,
+WITH t, value, coalesce(t.gpu_total_ns, 0) AS total, coalesce(t.gpu_busy_ns, 0) AS busy,
      CASE WHEN value =~ '-?[0-9]+([.][0-9]+)?' THEN toFloat(value) END AS number
 ORDER BY number, value, t.pushed_ns, t.id
 WITH collect({
-  value: value, run: t.run, trace: t.name, total: total / 1e6, busy: busy / 1e6, computation: computation / 1e6,
-  exposed: (active - computation) / 1e6, idle: CASE WHEN total > 0 THEN 100.0 * (total - busy) / total END
+  value: value, run: t.run, trace: t.name, total: total / 1e6, busy: busy / 1e6,
+  computation: coalesce(t.computation_ns, 0) / 1e6, exposed: coalesce(t.exposed_comm_ns, 0) / 1e6,
+  idle: CASE WHEN total > 0 THEN 100.0 * (total - busy) / total END
 }) AS rows
 UNWIND range(0, size(rows) - 1) AS i
 WITH rows[i] AS r, CASE WHEN i > 0 THEN rows[i - 1] END AS before

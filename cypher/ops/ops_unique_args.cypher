@@ -58,7 +58,7 @@ WITH call, busy, CASE
          {busy: s.busy + e[1] - CASE WHEN e[0] > s.end THEN e[0] ELSE s.end END, end: e[1]} END).busy
      END AS subtree
 OPTIONAL MATCH (call)-[:HAS_SIGNATURE]->(g:Signature)
-OPTIONAL MATCH (call:!GpuEvent)-[:ON_THREAD]->(h:Thread)-[:IN_PROCESS]->(c:Process)
+OPTIONAL MATCH (h:Thread {trace: call.trace, number: call.thread})-[:IN_PROCESS]->(c:Process) WHERE NOT call:GpuEvent
 WITH *, CASE WHEN call:GpuEvent THEN ['(no launch in trace)', 'unlinked'] ELSE [call.name, call.category] END AS op,
      CASE WHEN NOT call:GpuEvent THEN [
        CASE WHEN c.name <> c.pid THEN c.name ELSE 'Unknown' END,

@@ -52,7 +52,7 @@ WITH coalesce(m, launcher) AS op, alone, line, collect([k.start_ns, k.end_ns]) A
 WITH op, alone, line, reduce(s = {busy: 0, end: 0}, e IN events | CASE WHEN e[1] <= s.end THEN s ELSE
        {busy: s.busy + e[1] - CASE WHEN e[0] > s.end THEN e[0] ELSE s.end END, end: e[1]} END).busy AS busy
 OPTIONAL MATCH (op)-[:HAS_SIGNATURE]->(g:Signature)
-OPTIONAL MATCH (op)-[:ON_THREAD]->(h:Thread)-[:IN_PROCESS]->(c:Process)
+OPTIONAL MATCH (h:Thread {trace: op.trace, number: op.thread})-[:IN_PROCESS]->(c:Process)
 WITH op, alone, line, busy, g, CASE WHEN alone IS NULL THEN op ELSE {} END AS cost,
      CASE WHEN op IS NOT NULL THEN [
        CASE WHEN c.name <> c.pid THEN c.name ELSE 'Unknown' END,

@@ -27,8 +27,9 @@ WITH {trace: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
 WITH t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
-MATCH (s:Step)-[:ON_THREAD]->(h:Thread)
+MATCH (s:Step)
 WHERE s.trace = t.id
+MATCH (h:Thread {trace: t.id, number: s.thread})
 WITH t, s, h ORDER BY s.start_ns DESC, s.pre DESC
 WITH t, collect({
   name: s.name, number: toIntegerOrNull(last(split(s.name, '#'))), pid: h.pid, start: s.start_ns, end: s.end_ns,
@@ -37,7 +38,8 @@ WITH t, collect({
 CALL (t, steps) {
   MATCH (k:GpuEvent)
   WHERE k.trace = t.id
-  OPTIONAL MATCH (k)<-[:LAUNCHES]-(c:RuntimeCall)-[:ON_THREAD]->(h:Thread)
+  OPTIONAL MATCH (k)<-[:LAUNCHES]-(c:RuntimeCall)
+  OPTIONAL MATCH (h:Thread {trace: t.id, number: c.thread})
   WITH steps, k.step AS number, h.pid AS pid,
     collect({start: k.start_ns, end: k.end_ns, does: k.gpu_class, time: k.dur_ns, launched: c.start_ns}) AS events
   // Several processes have steps of one number, and so may one process, if it was recorded twice.

@@ -321,10 +321,10 @@ def test_names_that_users_choose(run: Run, trace: Path, tmp_path: Path, names: t
     chosen, name = f"{RUN} {names[0]}", names[1]
     file = tmp_path / "trace.json"
     file.write_text(json.dumps(small_trace() | {"pushed_by": chosen}))
-    code, out, err = run("db", "push", file, "--run", chosen, "--as", name, "--label", "\U0001f680 '=x = \"y")
-    assert (code, err, len(out.splitlines())) == (0, "", 1)
+    code, out, err = run("db", "push", file, "--run", chosen, "--as", name, "--label", "k=\U0001f680 '=x = \"y")
+    assert (code, len(out.splitlines())) == (0, 1), err
     listed = [row for row in json.loads(run("db", "list", "--format", "json")[1])["rows"] if row["run"] == chosen]
-    assert [(row["name"], row["labels"]) for row in listed] == [(name, "\U0001f680 '=x = \"y")]
+    assert [(row["name"], row["labels"]) for row in listed] == [(name, "k=\U0001f680 '=x = \"y")]
     for called in (f"{chosen}/{name}", listed[0]["id"], *([] if name == "null" else [name])):
         assert run("db", "query", "gpu_timeline", "-p", f"trace={called}")[0] == 0
     assert run("db", "pull", f"{chosen}/{name}", "-o", tmp_path / "back.tlg")[0] == 0

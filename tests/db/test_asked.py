@@ -29,6 +29,10 @@ def trace(number: int, name: str, run: str = "") -> dict[str, Any]:
 RANKS = [trace(0x11, "rank0", "job"), trace(0x22, "rank1", "job")]
 ALONE = trace(0x33, "bert")
 TRACES = [*RANKS, ALONE]
+DIFFS = [
+    {"a": a["id"], "b": b["id"], "key": f"{a['id']} {b['id']}", "pushed_ns": number}
+    for number, (a, b) in enumerate([(RANKS[0], RANKS[1]), (ALONE, RANKS[0])])
+]
 
 
 @pytest.mark.parametrize(
@@ -36,9 +40,12 @@ TRACES = [*RANKS, ALONE]
     [
         ("step_summary", {}, "bert"),
         ("step_summary", {"trace": RANKS[0]["id"]}, "job/rank0"),
-        ("diff_places", {}, "job/rank1 (a), bert (b)"),
+        ("kernel_choices", {}, "job/rank1 (a), bert (b)"),
+        ("kernel_choices", {"b": RANKS[1]["id"]}, "job/rank0 (a), job/rank1 (b)"),
+        ("kernel_choices", {"b": RANKS[0]["id"]}, "job/rank0 (b)"),
+        ("diff_places", {}, "bert (a), job/rank0 (b)"),
         ("diff_places", {"b": RANKS[1]["id"]}, "job/rank0 (a), job/rank1 (b)"),
-        ("diff_places", {"b": RANKS[0]["id"]}, "job/rank0 (b)"),
+        ("diff_places", {"a": ALONE["id"], "b": RANKS[1]["id"]}, "bert (a), job/rank1 (b)"),
         ("rank_balance", {}, "bert"),
         ("rank_balance", {"run": "job"}, "run job"),
         ("run_history", {}, ""),
@@ -46,18 +53,18 @@ TRACES = [*RANKS, ALONE]
     ],
 )
 def test_what_a_question_is_asked_of(question: str, given: dict[str, Any], said: str) -> None:
-    places = chosen(library()[question], TRACES, given)
+    places = chosen(library()[question], TRACES, DIFFS, given)
     assert subject(TRACES, places) == said
     assert given.items() <= places.items()
 
 
 def test_what_is_no_trace_is_known() -> None:
     assert all(map(is_sound, TRACES))
-    assert is_sound({**ALONE, "labels": ["a=b"], "rank": 3})
+    assert is_sound({**ALONE, "label_a": "b", "rank": 3})
     assert not is_sound({"name": "foreign"})
     assert not is_sound({name: value for name, value in ALONE.items() if name != "pushed_ns"})
     assert is_sound({name: value for name, value in {**ALONE, "state": "loading"}.items() if name != "pushed_ns"})
-    assert not is_sound({**ALONE, "labels": 5})
+    assert not is_sound({**ALONE, "rank": "5"})
     assert not is_sound({**ALONE, "rank": "3"})
 
 

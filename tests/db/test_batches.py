@@ -18,7 +18,8 @@ from tracelens_graph.db.database import image
 from tracelens_graph.db.image import Edges, Image, Nodes, Placement
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.schema.database import EVENT, EVENT_PROPERTIES, Stored
+from tracelens_graph.schema.database import EVENT, EVENT_PROPERTIES
+from tracelens_graph.schema.stored import Stored
 from tracelens_graph.simulate import simulate
 
 UID = EVENT_PROPERTIES[0]

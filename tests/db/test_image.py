@@ -29,16 +29,16 @@ from tracelens_graph.schema.database import (
     INDEXES,
     KEYS,
     KNOWLEDGE,
-    Stored,
     event_labels,
 )
+from tracelens_graph.schema.stored import Stored
 from tracelens_graph.simulate import simulate
 
 TYPES = {"int": int, "float": float, "str": str, "bool": bool, "strs": list}
 
 
 def image_of(core: Core, **options: Any) -> Image:
-    return image(core, Placement("run", "name", ("a=b",)), Options(**options))
+    return image(core, Placement("run", "name", {"a": "b"}), Options(**options))
 
 
 def texts(value: Any) -> list[str]:
@@ -46,7 +46,7 @@ def texts(value: Any) -> list[str]:
 
 
 def assert_sound(found: Image) -> None:
-    assert_declared([found.properties], CONTEXT_PROPERTIES["Trace"])
+    assert_declared([found.properties], (*CONTEXT_PROPERTIES["Trace"], Stored("label_a", "str", "")))
     keys: dict[str, set[Any]] = {"Trace": {found.properties["id"]}}
     for nodes in found.nodes:
         label = nodes.labels[0]
@@ -122,7 +122,7 @@ def test_nothing_of_a_trace_is_in_a_statement() -> None:
 
 def test_no_index_holds_a_name() -> None:
     indexed = {*chain.from_iterable(properties for _, properties in INDEXES)}
-    assert indexed <= {"trace", "run", "pre", "phase", "short_name"}  # a phase is one of few words
+    assert indexed <= {"trace", "run", "pre", "phase", "short_name", "number"}  # a phase is one of few words
     assert {key.name for key in KEYS.values()} == {"uid", "key", "id", "name", "place", "run", "number"}
     assert [label for label, key in KEYS.items() if key.name == "name"] == ["Run"]  # the user's own, and not longer
 

@@ -103,7 +103,7 @@ def pushed(doomed: Home, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
     """An image as a file, its trace, and the database after an undisturbed push."""
     size = {"steps": 8, "layers": 4} if thorough() else {"steps": 2, "layers": 1}
     core = load_core(simulate(1, **size, seed=20).ranks[0].trace)
-    made = image(core, Placement("killed", "rank0", ("seed=20",)))
+    made = image(core, Placement("killed", "rank0", {"seed": 20}))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batches, "BATCH", BATCH)
         of_edges = sum(len(queue) for stage in edge_stages(made.edges) for queue in stage)

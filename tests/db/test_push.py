@@ -137,7 +137,7 @@ def test_pushing_again_changes_nothing(database: Database, other: Core) -> None:
     ("change", "says"),
     [
         ({"placement": Placement("run", "other")}, "another name (run/rank0, not run/other)"),
-        ({"placement": Placement("run", "rank0", ("a=1", "b=2"))}, "other labels (none, not a=1, b=2)"),
+        ({"placement": Placement("run", "rank0", {"a": 1, "b": "x"})}, "other labels (none, not a=1, b=x)"),
         ({"options": Options(("Op", "Kernel"))}, "other options (all events, not Op, Kernel)"),
         ({"arch": architecture("mi300x")}, "another device (h100-sxm, not mi300x)"),
     ],

@@ -46,7 +46,7 @@ def joined(context: Context, edge_type: str) -> set[tuple[str, str]]:
 def test_places(core: Core, context: Context) -> None:
     trace = f"trace:{core.trace_id}"
     assert context.nodes["process:100"] == {"kind": "Process", "pid": 100, "name": "python"}
-    assert context.nodes["thread:100:100"] == {"kind": "Thread", "pid": 100, "tid": 100, "name": "main"}
+    assert context.nodes["thread:100:100"] == {"kind": "Thread", "pid": 100, "tid": 100, "number": 2, "name": "main"}
     assert context.nodes["stream:0:7"] == {"kind": "Stream", "device": 0, "stream": 7}
     assert context.nodes["device:0"] == {
         "kind": "Device", "device": 0, "name": "GPU of tests", "totalGlobalMem": 2**34, "numSms": 80,

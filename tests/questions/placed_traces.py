@@ -80,7 +80,7 @@ def chain(*names: str) -> Any:
 def two() -> tuple[TraceMember, TraceMember]:
     return (
         placed(graph_of(OLD), "across", "old", ("commit=b1", "size=10", "empty=")),
-        placed(graph_of(NEW), "across", "new", ("commit=a2", "size=9", "size=99")),
+        placed(graph_of(NEW), "across", "new", ("commit=a2", "size=9")),
     )
 
 

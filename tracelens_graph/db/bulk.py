@@ -20,12 +20,14 @@ import numpy as np
 
 from tracelens_graph.db.connection import DEFAULT_DATABASE
 from tracelens_graph.db.image import Edges, Nodes, TraceImage
+from tracelens_graph.db.labels import stored
 from tracelens_graph.db.statements import schema
 from tracelens_graph.errors import OutputError
 from tracelens_graph.graph.arrays import distinct_pairs
 from tracelens_graph.output.files import unwritable
 from tracelens_graph.output.folder import writing_folder
-from tracelens_graph.schema.database import CONTEXT_PROPERTIES, EVENT, EVENT_PROPERTIES, KEYS, Stored, Type
+from tracelens_graph.schema.database import CONTEXT_PROPERTIES, EVENT, EVENT_PROPERTIES, KEYS
+from tracelens_graph.schema.stored import Stored, Type
 from tracelens_graph.stores.frames import Texts
 from tracelens_graph.utils.arrays import Rows
 
@@ -106,7 +108,7 @@ class BulkExport:
         self._folder = folder
         self._stack = ExitStack()
         self._fields = _Fields()
-        self._files: dict[str, TextIO] = {}
+        self._files: dict[tuple[str, tuple[Stored, ...]], TextIO] = {}
         self._options: list[str] = []
         self._context: dict[tuple[str, str, str], tuple[int, dict[str, Any]]] = {}
         self._joined: set[tuple[Any, ...]] = set()
@@ -148,8 +150,6 @@ class BulkExport:
         trace = image.properties
         if ("Trace", "", trace["id"]) in self._context or trace["path"] in self._paths:
             raise OutputError(f"{trace['path']}: the same trace, or one of this name, is in the export already")
-        if any(_BETWEEN in label for label in trace["labels"] or ()):
-            raise OutputError(f"{trace['path']}: a label has the character {_BETWEEN_NAME}, which neo4j-admin needs")
         self._paths.add(trace["path"])
         try:
             self._add(image, progress or (lambda done, size: None))
@@ -230,7 +230,7 @@ class BulkExport:
     def _finish(self) -> None:
         for (label, *_), (number, values) in self._context.items():
             key = KEYS[label]
-            described = CONTEXT_PROPERTIES[label]
+            described = CONTEXT_PROPERTIES[label] + stored(values)
             keys = [Stored(name, "str", "") for name in (key.scope, key.name) if name]
             props = (*(prop for prop in keys if prop.name not in {one.name for one in described}), *described)
             row = [self._fields.of(prop, [values.get(prop.name)])[0] for prop in props]
@@ -250,16 +250,18 @@ class BulkExport:
         size = sum(path.stat().st_size for path in self._output.staged.iterdir())
         self.done = Exported(self._folder, len(self._paths), self._nodes, self._edges, size)
 
-    def _file(self, what: str, labels: Sequence[str], properties: Sequence[Stored]) -> TextIO:
+    def _file(self, what: str, labels: Sequence[str], properties: tuple[Stored, ...]) -> TextIO:
         """The file of nodes with these labels, or of edges of this type; its header is a file of its own."""
-        name = "-".join(labels)
-        if name not in self._files:
+        key = ("-".join(labels), properties)
+        if key not in self._files:
+            same = sum(name == key[0] for name, _ in self._files)  # what users call properties differs
+            name = f"{key[0]}-{same + 1}" if same else key[0]
             ends = ":ID" if what == "nodes" else ":START_ID,:END_ID"
             header = ",".join((ends, *(f"{prop.name}:{_TYPES[prop.type]}" for prop in properties)))
             self._write(f"{name}.header.csv", f"{header}\n")
-            self._files[name] = self._output.open_text(f"{name}.csv")
+            self._files[key] = self._output.open_text(f"{name}.csv")
             self._options.append(f"--{what}={':'.join(labels)}={name}.header.csv,{name}.csv")
-        return self._files[name]
+        return self._files[key]
 
     def _write(self, name: str, text: str) -> None:
         with self._output.open_text(name) as file:

@@ -19,7 +19,8 @@ from tracelens_graph.db.statements import (
 )
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.schema import SCHEMA_VERSION
-from tracelens_graph.schema.database import CONTEXT_PROPERTIES, DATABASE_VERSION, Type
+from tracelens_graph.schema.database import CONTEXT_PROPERTIES, DATABASE_VERSION
+from tracelens_graph.schema.stored import Type
 from tracelens_graph.utils.suggest import did_you_mean, there_are
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 from tracelens_graph._version import __version__
-from tracelens_graph.errors import DatabaseError
+from tracelens_graph.errors import DatabaseError, EndedBySignal
 
 if TYPE_CHECKING:
     import neo4j
@@ -173,18 +173,30 @@ def errors_in_words(connection: Connection) -> Iterator[None]:
     Raises:
         DatabaseError: what went wrong; the driver's own error is its cause.
     """
-    from neo4j.exceptions import ConfigurationError, Neo4jError, ServiceUnavailable, SessionExpired
-
     try:
         yield
-    except Neo4jError as error:
-        raise DatabaseError(_refusal(error, connection)) from error
-    except (ServiceUnavailable, SessionExpired, ConfigurationError) as error:
-        raise DatabaseError(_failure(error, connection)) from error
-    except UnicodeEncodeError as error:
-        raise DatabaseError("a text holds half of a character (a lone surrogate), which no database takes") from error
-    except OverflowError as error:
-        raise DatabaseError("a number is too large: a database takes whole numbers of 64 bits") from error
+    except Exception as error:
+        for one in _chain(error):
+            if isinstance(one, EndedBySignal | KeyboardInterrupt):  # it left the driver in the middle of something
+                raise one from None
+        if words := _in_words(error, connection):
+            raise DatabaseError(words) from error
+        raise
+
+
+def _in_words(error: Exception, connection: Connection) -> str:
+    """What went wrong; empty for what is no error of a database."""
+    from neo4j.exceptions import ConfigurationError, Neo4jError, ServiceUnavailable, SessionExpired
+
+    if isinstance(error, Neo4jError):
+        return _refusal(error, connection)
+    if isinstance(error, ServiceUnavailable | SessionExpired | ConfigurationError):
+        return _failure(error, connection)
+    if isinstance(error, UnicodeEncodeError):
+        return "a text holds half of a character (a lone surrogate), which no database takes"
+    if isinstance(error, OverflowError):
+        return "a number is too large: a database takes whole numbers of 64 bits"
+    return ""
 
 
 def _refusal(error: neo4j.exceptions.Neo4jError, connection: Connection) -> str:
@@ -203,6 +215,11 @@ def _refusal(error: neo4j.exceptions.Neo4jError, connection: Connection) -> str:
         return f"{where} has no database {connection.database!r}"
     if kind == "DatabaseUnavailable":
         return f"{where}: the database {connection.database!r} is not available: it is starting, stopping or stopped"
+    if kind == "TransactionLogError" or "critical error" in (error.message or ""):
+        return (
+            f"{where}: the server cannot write any more, as its disk is full or broken: make room and restart it "
+            "(`tracelens-graph db stop`, `db start`); then the same command goes on"
+        )
     if kind == "AccessMode":  # what no plan shows, such as to drop an index
         return f"refused: it writes; {WRITE_ALLOWS}"
     if kind.startswith("TransactionTimedOut"):

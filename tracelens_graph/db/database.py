@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.analyses.questions import STEP, parameters_of
+from tracelens_graph.analyses.report.facts import add_facts
 from tracelens_graph.analyses.report.knowledge import add_knowledge
 from tracelens_graph.analyses.shared.answers import with_lists
 from tracelens_graph.cypher import Query, library
@@ -28,6 +29,7 @@ from tracelens_graph.db.connection import (
     errors_in_words,
 )
 from tracelens_graph.db.image import Options, Placement, TraceImage
+from tracelens_graph.db.labels import Label, labels_of
 from tracelens_graph.db.pull import pull_trace
 from tracelens_graph.db.push import Outcome, make_schema, push_trace, push_whole
 from tracelens_graph.db.statements import DIFF, MATCHING
@@ -63,6 +65,7 @@ def image(
     context = build_context(core, placement.run)
     add_tensors(context, core)
     add_knowledge(context, core, arch=arch)
+    add_facts(context, core, arch)
     return image_of(core, context, placement, options)
 
 
@@ -82,8 +85,10 @@ class Database:
     def __enter__(self) -> Database:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, *_: object) -> None:
+        # Where it is interrupted, threads may still use the connections, and closing them fails.
+        with suppress(Exception) if kind else nullcontext():
+            self.close()
 
     def close(self) -> None:
         """End the connection."""
@@ -98,7 +103,7 @@ class Database:
         *,
         run: str = "",
         name: str = "",
-        labels: Sequence[str] = (),
+        labels: Sequence[str] | Mapping[str, Label] = (),
         options: Options = EVERYTHING,
         replace: bool = False,
         arch: Architecture | None = None,
@@ -110,7 +115,7 @@ class Database:
             core: the graph.
             run: name of its run; by default the trace is a run of its own, called by its id.
             name: name of the trace, unique in its run; by default that of its file.
-            labels: `key=value`, for queries that follow one of them over runs.
+            labels: values by key, or `key=value`, for queries that follow one of them over runs.
             options: what of the graph is taken.
             replace: whether the same trace, pushed with other options, gives way.
             arch: its device; by default the one that the trace names.
@@ -125,7 +130,7 @@ class Database:
             AnalysisError: the graph is that of an execution trace, which has no times.
         """
         core.info.check_times()
-        placement = Placement(run or core.trace_id, name or default_name(core), tuple(labels))
+        placement = Placement(run or core.trace_id, name or default_name(core), labels_of(labels))
         return self.push_image(image(core, placement, options, arch), replace=replace, progress=progress)
 
     def push_image(
@@ -177,7 +182,7 @@ class Database:
         ranks: Any,
         *,
         run: str,
-        labels: Sequence[str] = (),
+        labels: Sequence[str] | Mapping[str, Label] = (),
         options: Options = EVERYTHING,
         replace: bool = False,
         arch: Architecture | None = None,

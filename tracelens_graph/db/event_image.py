@@ -72,6 +72,7 @@ def columns(core: Core, context: Context, options: Options) -> dict[str, Any]:
         "depth": c.depth,
         "end_ns": c.end_ns,
         "thread": c.thread,
+        "annotation": _annotations(core),
         "gpu_events": np.ma.masked_equal(below, 0),
         "gpu_sum_ns": np.ma.masked_where(below == 0, core.gpu_sum_ns),
         "gpu_busy_ns": np.ma.masked_where(below == 0, core.gpu_busy_ns(rows)),
@@ -92,6 +93,11 @@ def columns(core: Core, context: Context, options: Options) -> dict[str, Any]:
         found["source"] = _spread(len(c), ops, core.programs.source_place, core.programs.sources)
     found["args"] = _texts_of(core, dict(_arguments(core, options.with_args)))
     return found
+
+
+def _annotations(core: Core) -> np.ma.MaskedArray:
+    found = core.annotation
+    return np.ma.masked_where(found < 0, core.columns.uid[found])
 
 
 def _iterations(core: Core) -> dict[str, Any]:
@@ -213,9 +219,10 @@ def _has_values(column: Any) -> bool:
     return not np.ma.getmaskarray(column).all()
 
 
-def edges(core: Core, context: Context, kept: Mask) -> tuple[list[Edges], int]:
+def edges(core: Core, context: Context, kept: Mask, options: Options) -> tuple[list[Edges], int]:
     """Edges between events that are taken, and the number of those left out with one of their ends."""
-    pairs: dict[str, EdgeRows] = {edge.name: edge_rows(core, edge.name) for edge in EVENT_EDGES}
+    names = [edge.name for edge in EVENT_EDGES if options.takes(edge.name)]
+    pairs: dict[str, EdgeRows] = {name: edge_rows(core, name) for name in names}
     pairs |= context.between_events
     left_out = 0
     if not kept.all():

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.database import EVENT, Stored
+from tracelens_graph.schema.database import EVENT, REPEATED_EDGES
+from tracelens_graph.schema.stored import Stored
 
 
 @dataclass(frozen=True)
@@ -23,19 +24,30 @@ class Options:
     """What of a graph goes into a database.
 
     Attributes:
-        kinds: kinds of events that are taken; all others are left out.
+        kinds: kinds of events that are taken; all others are left out. Without any, facts alone are taken.
         min_gpu_time_ns: calls with less GPU time below them are left out.
         with_args: take all recorded arguments along.
+        all_edges: take edges that repeat properties of events, `REPEATED_EDGES`.
     """
 
     kinds: tuple[str, ...] = tuple(kind.name for kind in Kind)
     min_gpu_time_ns: int = 0
     with_args: bool = False
+    all_edges: bool = False
+
+    def takes(self, edge_type: str) -> bool:
+        """Whether edges of a type are taken."""
+        return self.all_edges or edge_type not in REPEATED_EDGES
 
     @property
     def lean(self) -> bool:
         """Whether events are left out."""
         return self.min_gpu_time_ns > 0 or len(self.kinds) < len(Kind)
+
+    @property
+    def facts_only(self) -> bool:
+        """Whether all events are left out."""
+        return not self.kinds
 
     @property
     def text(self) -> str:
@@ -46,15 +58,16 @@ class Options:
     def of(cls, text: str) -> Options:
         """The options from JSON."""
         options = json.loads(text)
-        return cls(tuple(options["kinds"]), options["min_gpu_time_ns"], options["with_args"])
+        return cls(**{**options, "kinds": tuple(options["kinds"])})
 
     @property
     def words(self) -> str:
         """The options for people."""
-        words = [", ".join(self.kinds) if len(self.kinds) < len(Kind) else "all events"]
+        some = ", ".join(self.kinds) or "facts alone"
+        words = [some if len(self.kinds) < len(Kind) else "all events"]
         if self.min_gpu_time_ns:
             words.append(f"calls of {self.min_gpu_time_ns / 1e3:g} us GPU time or more")
-        return "; ".join([*words, *["all arguments"] * self.with_args])
+        return "; ".join([*words, *["all arguments"] * self.with_args, *["all edges"] * self.all_edges])
 
 
 @dataclass(frozen=True)
@@ -64,12 +77,12 @@ class Placement:
     Attributes:
         run: name of its run.
         name: its own name, unique in the run.
-        labels: `key=value`.
+        labels: by key.
     """
 
     run: str
     name: str
-    labels: tuple[str, ...] = ()
+    labels: Mapping[str, str | int | float | bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

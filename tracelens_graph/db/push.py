@@ -18,6 +18,7 @@ from tracelens_graph.db.batches import SESSIONS, Batch, edge_stages, node_batche
 from tracelens_graph.db.catalog import drop_trace, drop_whole
 from tracelens_graph.db.connection import OpenDatabase
 from tracelens_graph.db.image import Edges, Image, Nodes, Options, TraceImage
+from tracelens_graph.db.labels import texts_of
 from tracelens_graph.db.statements import TRACE, Whole, schema
 from tracelens_graph.errors import DatabaseError, LostEndsError
 
@@ -167,6 +168,7 @@ def judged(whole: Whole, there: Mapping[str, Any], new: bool, wanted: Mapping[st
         return Claim("pushed", 0, drop_first=True)
     if replace:
         return Claim("replaced", 0, drop_first=True)
+    there, wanted = ({**one, "labels": texts_of(one)} for one in (there, wanted))
     differs = [
         f"{what} ({_shown(key, there.get(key))}, not {_shown(key, wanted.get(key))})"
         for key, what in whole.compared.items()
@@ -200,7 +202,7 @@ def _claim(tx: ManagedTransaction, trace: Mapping[str, Any], replace: bool) -> C
 def _shown(key: str, value: Any) -> str:
     if key == "options" and value:
         return Options.of(value).words
-    if isinstance(value, list):
+    if isinstance(value, tuple):
         return ", ".join(value) or "none"
     return "none" if value in (None, "") else str(value)
 

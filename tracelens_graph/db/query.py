@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.cypher import Query, library, parse
 from tracelens_graph.cypher.clause import Asked
-from tracelens_graph.db.catalog import is_current, resolve, traces, why_outdated
+from tracelens_graph.db.catalog import diffs, is_current, resolve, traces, why_outdated
 from tracelens_graph.db.connection import WRITE_ALLOWS, OpenDatabase
 from tracelens_graph.db.subject import check_values, chosen, subject, why_empty
 from tracelens_graph.errors import DatabaseError
@@ -28,6 +28,7 @@ from tracelens_graph.schema.database import (
     KEYS,
     RANK_EDGE_PROPERTIES,
     RANK_PROPERTIES,
+    REPEATED_EDGES,
 )
 from tracelens_graph.tables.table import Column, Table
 from tracelens_graph.utils.suggest import did_you_mean
@@ -143,7 +144,8 @@ def ask(db: OpenDatabase, query: Query, parameters: Mapping[str, Any], timeout_s
     db.reach()
     _, given = prepared(db, query, parameters)
     complete = [trace for trace in traces(db) if trace["state"] == "complete"]
-    places = chosen(query, complete, given)
+    compared = [diff for diff in diffs(db) if diff["state"] == "complete"]
+    places = chosen(query, complete, compared, given)
     outdated = [trace for trace in complete if not is_current(trace)]
     if asked := [trace for trace in outdated if {trace["id"], trace["run"]} & set(places.values())]:
         raise DatabaseError(why_outdated(asked[0]))
@@ -336,5 +338,7 @@ def unknown_names(summary: ResultSummary) -> list[str]:
         if not sort or not name or (sort == "property" and name[1] in known):
             continue
         meant = "" if name[1] in known else did_you_mean(name[1], known, cutoff=_CLOSE)
+        if name[1] in REPEATED_EDGES:
+            meant = f"`{REPEATED_EDGES[name[1]]}` of events says the same; `db push --all-edges` writes them"
         lines.append(f"no {sort} {name[1]}; {meant}" if meant else f"nothing in the database has the {sort} {name[1]}")
     return list(dict.fromkeys(lines))

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from tracelens_graph.analyses.ops.signatures import EVERY
 from tracelens_graph.cypher import Query
-from tracelens_graph.db.catalog import called, matchings, paths, traces
+from tracelens_graph.db.catalog import called, diffs, matchings, paths, traces
 from tracelens_graph.db.connection import OpenDatabase
 from tracelens_graph.db.image import Options
 from tracelens_graph.errors import DatabaseError
@@ -18,10 +19,15 @@ _PLACES = {"trace", "a", "b", "run"}
 _LAST, _BEFORE = "was pushed last", "was pushed before b"
 """Parameters that name traces or a run, and what the meaning of one says of its default."""
 
+_OF_COMPARISON = "(d:Diff "
+"""In the text of a question about a comparison in the database."""
+
 _NO_TRACE = "the database holds no complete trace; `tracelens-graph db push TRACE` puts one there"
 
 
-def chosen(query: Query, complete: Sequence[Mapping[str, Any]], given: Mapping[str, Any]) -> dict[str, str]:
+def chosen(
+    query: Query, complete: Sequence[Mapping[str, Any]], compared: Sequence[Mapping[str, Any]], given: Mapping[str, Any]
+) -> dict[str, str]:
     """The traces, by their ids, and the run that a question is asked of, by parameter; none for what means all.
 
     Where a parameter is not given this is the choice that the text of the question describes.
@@ -29,9 +35,14 @@ def chosen(query: Query, complete: Sequence[Mapping[str, Any]], given: Mapping[s
     Args:
         query: the question.
         complete: all complete traces.
+        compared: all complete comparisons.
         given: its parameters; a trace by its id.
     """
     found: dict[str, str] = {name: given[name] for name in _PLACES if given.get(name) is not None}
+    if _OF_COMPARISON in query.text:
+        fitting = [one for one in compared if all(one[side] == found.get(side, one[side]) for side in "ab")]
+        last = min(fitting, key=lambda one: (-one["pushed_ns"], one["key"]), default=found)
+        return {**found, **{side: last[side] for side in "ab" if side in last}}
     last_first = sorted(complete, key=lambda trace: (-trace["pushed_ns"], trace["id"]))
     for name in sorted(_PLACES & query.parameters.keys() - found.keys(), reverse=True):  # b before a
         meaning = query.parameters[name]
@@ -67,7 +78,12 @@ def why_empty(db: OpenDatabase, query: Query, complete: Sequence[Mapping[str, An
     """
     if not complete:
         return _NO_TRACE
-    of = subject(complete, chosen(query, complete, given))
+    of = subject(complete, chosen(query, complete, (), given))
+    pairs = [(one["a"], one["b"]) for one in diffs(db)] if _OF_COMPARISON in query.text else None
+    if pairs is not None and (given.get("a"), given.get("b")) not in pairs:
+        return (
+            f"no comparison{f' of {of}' if of else ''} is in the database: `tracelens-graph db push-diff A B` adds it"
+        )
     if "(g:Matching " in query.text and (reason := _of_ranks(db, query, complete, given)):
         return reason
     if f":{Kind.MemoryEvent.name} " in query.text and (reason := _of_memory(complete, given)):
@@ -147,7 +163,7 @@ def check_values(db: OpenDatabase, query: Query, given: Mapping[str, Any]) -> No
         DatabaseError: a value is not there; the message says which are.
     """
     is_own = not query.theme
-    wanted = {name: value for name, value in given.items() if value is not None and name in query.defaults}
+    wanted = {name: value for name, value in given.items() if value not in (None, EVERY) and name in query.defaults}
     if is_own:
         wanted = {name: value for name, value in wanted.items() if name in _NUMBERS and isinstance(value, int | str)}
     if "run" in wanted:

@@ -24,6 +24,7 @@ from tracelens_graph.db.image import (
     cast,
     nodes_of,
     properties_of,
+    sound,
 )
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.context import Context, content_key
@@ -36,12 +37,14 @@ from tracelens_graph.schema.database import (
     EVENT,
     KEYS,
     KNOWLEDGE,
+    LABEL,
     PULLED_EDGES,
     RATES,
-    Stored,
 )
+from tracelens_graph.schema.facts import SETUP, stored_on
+from tracelens_graph.schema.stored import Stored
 from tracelens_graph.stores.frames import Texts
-from tracelens_graph.utils.arrays import Mask
+from tracelens_graph.utils.arrays import Mask, Rows
 
 
 def image_of(core: Core, context: Context, placement: Placement, options: Options) -> TraceImage:
@@ -60,6 +63,8 @@ def image_of(core: Core, context: Context, placement: Placement, options: Option
         ChangedTraceError: the file, whose hash names the trace, is no longer the one that was loaded.
     """
     trace = _trace(core, context, placement, options)
+    if options.facts_only:
+        return facts_image(core, context, trace)
     kept = event_image.kept_rows(core, options)
     columns = event_image.columns(core, context, options)
     replaced = 0
@@ -70,17 +75,34 @@ def image_of(core: Core, context: Context, placement: Placement, options: Option
     image = TraceImage(properties=trace, replaced=replaced, left_out_nodes=int((~kept).sum()))
     used = used_nodes(context, kept)
     image.nodes = [*nodes(context, used, trace), *event_image.nodes(core, columns, kept)]
-    image.edges, image.left_out_edges = event_image.edges(core, context, kept)
-    image.left_out_edges += sum(int((~kept[rows]).sum()) for rows, _ in context.from_events.values())
+    image.edges, image.left_out_edges = event_image.edges(core, context, kept, options)
+    from_events = {name: ends for name, ends in context.from_events.items() if options.takes(name)}
+    image.left_out_edges += sum(int((~kept[rows]).sum()) for rows, _ in from_events.values())
     image.left_out_edges += sum(int((~kept[rows]).sum()) for _, rows in context.to_events.values())
     image.left_out_edges += sum(int((~used[source]).sum()) for source, _ in context.among.values())
-    image.edges += edges_of_context(core, context, kept, used, trace)
+    image.edges += edges_of_context(core, context, from_events, kept, used, trace)
+    _count(image)
+    return image
+
+
+def facts_image(core: Core, context: Context, trace: dict[str, Any]) -> TraceImage:
+    """The nodes and edges that hold the facts of a graph, none of them an event."""
+    kept = np.zeros(len(core.columns), bool)
+    used = used_nodes(context, kept)
+    image = TraceImage(properties=trace, left_out_nodes=len(kept))
+    image.nodes = list(nodes(context, used, trace))
+    image.edges = list(edges_of_context(core, context, {}, kept, used, trace))
+    _count(image)
+    return image
+
+
+def _count(image: TraceImage) -> None:
+    """Note on the trace how many nodes and edges it has."""
     edges: Counter[str] = Counter()
     for one in image.edges:
         edges[one.type] += len(one)
     of_types = json.dumps({name: edges[name] for name in PULLED_EDGES})
-    trace |= {"nodes": image.events, "edges": edges.total(), "pulled_edges": of_types}
-    return image
+    image.properties |= {"nodes": image.events, "edges": edges.total(), "pulled_edges": of_types}
 
 
 def _trace(core: Core, context: Context, placement: Placement, options: Options) -> dict[str, Any]:
@@ -99,18 +121,21 @@ def _trace(core: Core, context: Context, placement: Placement, options: Options)
         "events": info.events,
         "damage": info.damage or None,
         "lost_arrows": autograd_of(core).lost_arrows or None,
-        "labels": list(placement.labels) or None,
         "lean": options.lean or None,
         "options": options.text,
         "schema_version": SCHEMA_VERSION,
         "database_version": DATABASE_VERSION,
         "tool_version": __version__,
-        "architecture": known.get("architecture"),
+        **{name: known[name] for name in _FACTS if name in known},
         "info": json.dumps(asdict(info)),
         "threads": json.dumps(core.threads),
     }
-    return properties_of(CONTEXT_PROPERTIES["Trace"], found)
+    labels = {LABEL + key: sound(value) if isinstance(value, str) else value for key, value in placement.labels.items()}
+    return {**properties_of(CONTEXT_PROPERTIES["Trace"], found), **labels}
 
+
+_FACTS = {"architecture", *(prop.name for prop in (*SETUP, *stored_on("Trace")))}
+"""What analyses know of a trace."""
 
 _OF_DEVICE = {
     "kind",
@@ -119,13 +144,15 @@ _OF_DEVICE = {
     "memory_bandwidth_gbps",
     "host_link_gbps",
     *(f"{rate}_tflops" for rate in RATES),
+    *(prop.name for prop in stored_on("Device")),
 }
 _LONGEST_KEY = 500
 
 
 def used_nodes(context: Context, kept: Mask) -> Mask:
-    """Per context node whether it is the trace, or edges lead there from events that are taken, or from it to them."""
-    used = np.array([node["kind"] == "Trace" for node in context.nodes.values()])
+    """Per context node whether it is the trace, or a device of it, or edges lead there from events that are taken or
+    from what is used, or from it to these events."""
+    used = np.array([node["kind"] in ("Trace", "Device") for node in context.nodes.values()])
     for rows, numbers in context.from_events.values():
         used[numbers[kept[rows]]] = True
     for numbers, rows in context.to_events.values():
@@ -176,13 +203,16 @@ def _properties(key: str, attributes: Mapping[str, Any], trace: Mapping[str, Any
     return found
 
 
-def edges_of_context(core: Core, context: Context, kept: Mask, used: Mask, trace: Mapping[str, Any]) -> Iterator[Edges]:
+def edges_of_context(
+    core: Core, context: Context, from_events: Mapping[str, tuple[Rows, Rows]], kept: Mask, used: Mask,
+    trace: Mapping[str, Any],
+) -> Iterator[Edges]:  # fmt: skip
     """Edges between events that are taken and context nodes, by their context node, and edges among context nodes."""
     labels = np.array([node["kind"] for node in context.nodes.values()])
     keys = np.array([_key(key, node["kind"], trace) for key, node in context.nodes.items()], object)
     uid = core.columns.uid
     place = np.argsort(np.argsort(keys))
-    for name, (rows, numbers) in context.from_events.items():
+    for name, (rows, numbers) in from_events.items():
         taken = kept[rows]
         rows, numbers = rows[taken], numbers[taken]
         if len(rows):
@@ -208,7 +238,7 @@ def edges_of_context(core: Core, context: Context, kept: Mask, used: Mask, trace
             here = kinds == pair
             begin, end = pair.split(" ")
             of_pairs = list(compress(facts, here.tolist()))
-            values = ([cast(prop, one.get(prop.name) or None) for one in of_pairs] for prop in properties)
+            values = ([cast(prop, one.get(prop.name)) for one in of_pairs] for prop in properties)
             yield Edges(name, begin, end, (keys[source[here]], keys[target[here]], *values), properties=properties)
 
 

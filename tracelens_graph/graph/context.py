@@ -168,7 +168,7 @@ def _add_threads(context: Context, core: Core, trace: int) -> None:
         process = context.add(f"process:{pid}", "Process", pid=pid, name=name, labels=labels)
         context.join("IN_TRACE", process, trace)
         name = thread_names.get((str(pid), str(tid)))
-        thread = context.add(f"thread:{pid}:{tid}", "Thread", pid=pid, tid=tid, name=name)
+        thread = context.add(f"thread:{pid}:{tid}", "Thread", pid=pid, tid=tid, number=code, name=name)
         context.join("IN_PROCESS", thread, process)
         return thread
 
@@ -299,7 +299,7 @@ def _add_programs(context: Context, core: Core, programs: CompiledPrograms, trac
             numbers=", ".join(numbers), compiler_fingerprint=recorded, xla_flops=one.xla_flops,
             xla_transcendentals=one.xla_transcendentals, xla_bytes=one.xla_bytes,
         )  # fmt: skip
-        context.join("RAN", trace, number, numbers=numbers, compiler_fingerprint=recorded)
+        context.join("RAN", trace, number, numbers=numbers or None, compiler_fingerprint=recorded or None)
         return number
 
     context.join_events("OF_PROGRAM", rows[known], place[known], program_of)

@@ -312,6 +312,15 @@ CONTEXT_EDGES = (
     EdgeType("IN_TRACE", "Process|Device", "Trace", "process or device to the trace it is in"),
     EdgeType("OF_RUN", "Trace", "Run", "trace to its run"),
     EdgeType("IN_GROUP", "Collective", "ProcessGroup", "collective to its process group"),
+    EdgeType("TOOK", "Trace", "StepTime", "trace to what each of its steps took"),
+    EdgeType(
+        "SPENT",
+        "Trace",
+        "Signature|KernelName|Category|ModulePlace|CollectiveKind",
+        "trace to what it spent GPU time on",
+    ),
+    EdgeType("RUNS", "Signature|ModulePlace", "KernelName", "in some trace the kernel ran for it"),
+    EdgeType("SHOWS", "Trace", "Finding", "trace to what its verdict says"),
 )
 """Edges from event nodes to context and knowledge nodes, and among those."""
 
@@ -330,6 +339,10 @@ CONTEXT_KINDS = {
     "OddLayer": "a layer that is not as most of those beside it, and where it departs from them",
     "CapturedGraph": "a captured graph, and what became of its replays; of a trace that is joined with captures",
     "Gap": "a stretch of time in which a device did nothing",
+    "StepTime": "what a step took: a fact, which stays when events are forgotten",
+    "Finding": "what a verdict may say, shared by all traces",
+    "ModulePlace": "a place in the tree of modules by its path, shared by all traces",
+    "CollectiveKind": "a kind of collective in a process group, shared by all traces",
     "Signature": "op name and argument set with what a call should cost, shared by all traces",
     "Program": "compiled program (HLO module), shared by all traces that ran it; only of JAX",
     "KernelName": "name of GPU work and what it tells, shared by all traces",

@@ -11,25 +11,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tracelens_graph.schema import CONTEXT_KINDS, DERIVED, GPU_KINDS, STORED, Kind
+from tracelens_graph.schema.facts import SETUP, SHOWS, SPENT_ON, stored_on
+from tracelens_graph.schema.stored import Stored
 
-DATABASE_VERSION = 4
+DATABASE_VERSION = 5
 """Of what stands in a database beside the graph itself: raised where queries need what earlier pushes did not write."""
-
-Type = Literal["int", "float", "str", "bool", "strs"]
-"""Type of a property; `strs` is a list of texts."""
 
 Scope = Literal["trace", "run", "diff", ""]
 """Within what a key is unique: one trace, one run, one comparison, or the whole database."""
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A property of nodes in the database."""
-
-    name: str
-    type: Type
-    meaning: str
-    unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -61,6 +50,10 @@ KEYS: Mapping[str, Key] = {
     "OddLayer": Key("key", "trace"),
     "Gap": Key("key", "trace"),
     "CapturedGraph": Key("key", "trace"),
+    "StepTime": Key("key", "trace"),
+    "Finding": Key("key", ""),
+    "ModulePlace": Key("key", ""),
+    "CollectiveKind": Key("key", ""),
     "Signature": Key("key", ""),
     "Program": Key("key", ""),
     "KernelName": Key("key", ""),
@@ -80,6 +73,13 @@ KNOWLEDGE = tuple(kind for kind in CONTEXT_KINDS if KEYS[kind] == Key("key", "")
 
 PULLED_EDGES = ("CALLS", "LAUNCHES", "RAN_AS", "CHARGED_TO", "DEPENDS_ON", "HAS_SIGNATURE", "OF_PROGRAM")
 """Types of the edges from events that a graph is put together from again."""
+
+REPEATED_EDGES = {"ON_THREAD": "thread", "DURING": "annotation"}
+"""Types of edges from nearly every event, half of all edges -> the property of the event that says the same; such edges
+are pushed with `--all-edges` alone."""
+
+LABEL = "label_"
+"""What the properties of a trace begin with that the user gave it: `--label batch=64` is `label_batch`, a number."""
 
 PATHS = "Trace", ("run", "name")
 """A name is unique in its run: a constraint of its own."""
@@ -108,7 +108,8 @@ EVENT_PROPERTIES = (
     Stored("generation_tokens", "int", "of such an event: tokens of answers"),
     Stored("keys", "int", "of such an event: tokens that requests attend to, past and new ones"),
     Stored("recompute", "bool", "true where activations are recomputed for the backward pass; else absent"),
-    Stored("thread", "int", "number of (pid, tid) in the trace's list `threads`"),
+    Stored("thread", "int", "number of (pid, tid) in the trace's list `threads`: `number` of the event's `Thread`"),
+    Stored("annotation", "int", "uid of the innermost annotation or step over the event"),
     Stored("owner_rule", "str", "how a GPU event got the op it is charged to"),
     Stored("flags", "strs", "what was odd about the event, by the names of `schema.Flag`"),
     Stored("gpu_class", "str", "of a GPU event: computation, communication or memcpy"),
@@ -207,7 +208,6 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("pulled_edges", "str", "how many of them are of each type that `db pull` reads, JSON"),
         Stored("damage", "str", "what was repaired in the file and what was lost; absent for a sound file"),
         Stored("lost_arrows", "int", "arrows from forward to backward ops that end on no op; absent for none"),
-        Stored("labels", "strs", "`key=value` as the user gave them; absent for none"),
         Stored("lean", "bool", "true where some events were left out"),
         Stored("options", "str", "what was pushed, JSON"),
         Stored("schema_version", "int", "version of the graph model"),
@@ -216,6 +216,8 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("architecture", "str", "short name of the device, where the trace shows it"),
         Stored("info", "str", "facts about the file, JSON"),
         Stored("threads", "str", "[pid, tid] of every thread number, JSON"),
+        *SETUP,
+        *stored_on("Trace"),
     ),
     "Process": (
         Stored("name", "str", "name of the process, else its number"),
@@ -224,6 +226,7 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
     ),
     "Thread": (
         Stored("name", "str", "name of the thread, else its number"),
+        Stored("number", "int", "of its events, `thread`"),
         Stored("pid", "str", "number of the process, as text"),
         Stored("tid", "str", "number of the thread, as text"),
     ),
@@ -235,6 +238,22 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("host_link_gbps", "float", "rate of the link to the host, in one direction", "GB/s"),
         *(Stored(f"{rate}_tflops", "float", f"rate that holds for {rate}, dense", "TFLOP/s") for rate in RATES),
         Stored("properties", "str", "recorded properties, JSON"),
+        *stored_on("Device"),
+    ),
+    "StepTime": stored_on("StepTime"),
+    "Finding": (
+        Stored("name", "str", "what it is called in every version: `data-loader`, `kernels@compute.gemm`"),
+        Stored("topic", "str", "what it is about"),
+    ),
+    "ModulePlace": (
+        Stored("name", "str", "name of the module, with the number of the instance; or what work of no module is"),
+        Stored("path", "str", "names of the modules from the top, joined by /; only its end where it is very long"),
+    ),
+    "CollectiveKind": (
+        Stored("name", "str", "kind of collective; empty where it is not known"),
+        Stored("group", "str", "name of the process group, else its key"),
+        Stored("description", "str", "what the program calls the group"),
+        Stored("group_size", "int", "number of ranks in it"),
     ),
     "Stream": (
         Stored("name", "str", "`stream n`"),
@@ -339,6 +358,8 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("flops", "float", "floating-point operations of a call, where the arguments alone are enough"),
         Stored("moved_bytes", "float", "least traffic of a call, where the arguments alone are enough", "B"),
         Stored("compute_spec", "str", "units and precision that compute it"),
+        *(Stored(axis, "int", f"of a matrix product: its size {axis}") for axis in "MNK"),
+        Stored("batch", "int", "of a matrix product: number of products that are computed at once"),
         Stored("no_model", "str", "why no model applies"),
     ),
     "Program": (
@@ -389,6 +410,8 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
 """Label -> properties, beside the scope (`trace` or `run`) and, where it is none of them, the key."""
 
 EDGE_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
+    "SPENT": stored_on(*SPENT_ON),
+    "SHOWS": SHOWS,
     "IN_MODULE": (
         Stored("pass", "str", "forward; backward for what a backward op launches, whose forward op the module called; "
                "optimizer for the step of an optimizer outside of modules"),
@@ -459,6 +482,8 @@ DIFF_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
 """Label -> properties of the nodes of comparisons; a place has `diff` too, the key of its comparison."""
 
 DIFF_EDGE_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
+    "SPENT": stored_on(*SPENT_ON),
+    "SHOWS": SHOWS,
     "MATCHES": (
         Stored("kind", "str", "how they resemble each other: identical, same structure, renamed, other arguments, "
                "wrapped, fused (n GPU events against m), or changed (what is below differs)"),
@@ -543,6 +568,8 @@ RANK_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
 """Label -> properties of what the ranks of a run have in common; all but a matching have `run` too."""
 
 RANK_EDGE_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
+    "SPENT": stored_on(*SPENT_ON),
+    "SHOWS": SHOWS,
     "MEMBER_OF": (
         Stored(
             "start_ns", "int", "start of the rank's part on the common clock, from the first start of a trace", "ns"
@@ -574,6 +601,7 @@ INDEXES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (EVENT, ("trace", "phase")),  # on the events at which iterations begin
     (GPU_EVENT, ("trace", "pre")),
     *((label, ("trace",)) for label in (GPU_EVENT, *Kind.__members__)),
+    ("Thread", ("trace", "number")),
     *((label, ("trace",)) for label in ("ModulePath", "OddLayer", "Gap", "CapturedGraph")),
     *((label, ("run",)) for label in ("Meeting", "CriticalPath")),
     *((kind.name, ("trace", "short_name")) for kind in (Kind.Module, Kind.Op, Kind.Kernel)),

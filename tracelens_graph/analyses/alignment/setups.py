@@ -129,15 +129,19 @@ def _described(core: Core) -> list[Mapping[str, Any]]:
 
 def _of_recorded(a: Core, b: Core) -> Iterator[Unlike]:
     """Clocks, power, batch and models that files name, by key."""
-    first, second = (
-        dict(_scalars(core.info.metadata)) | {key: text for one in _described(core)[:1] for key, text in _scalars(one)}
-        for core in (a, b)
-    )
+    first, second = recorded_setup(a), recorded_setup(b)
     for key in first:
         if key in second and first[key] != second[key]:
             is_of_device = re.search("clock|power", key, re.IGNORECASE)
             forbids = _OF_DEVICE if is_of_device else "work may differ"
             yield Unlike(f"{key} {first[key]} -> {second[key]}", forbids)
+
+
+def recorded_setup(core: Core) -> dict[str, str]:
+    """Clocks, power, batch, types and models that a file names of the run, by their keys."""
+    return dict(_scalars(core.info.metadata)) | {
+        key: text for one in _described(core)[:1] for key, text in _scalars(one)
+    }
 
 
 def _scalars(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -36,6 +36,9 @@ CEILING_NS = {Edge.call: 20_000, Edge.launch: 10_000, Edge.stream: 5_000, Edge.e
 """What the fastest cause of a kind cannot exceed, ns: where all work waits long, as in a full queue, the fastest
 that is seen is not the fastest that there is. Only kinds listed here have a latency of their own."""
 
+NO_CAUSE = 2**40
+"""So much sooner than its cause may come what does not wait for it, ns."""
+
 _ROUNDS = 64
 """How many points at one moment can follow from each other."""
 
@@ -320,6 +323,7 @@ def _at(counts: Counts, edge: Edge, place: Callable[[int], int]) -> int | None:
 def least_latency(counts: Counts) -> Ns:
     """Per kind of edge the latency of the fastest, ns; 0 for kinds without a latency of their own."""
     least = np.zeros(len(Edge), np.int64)
+    least[Edge.maybe] = -NO_CAUSE
     for edge, ceiling in CEILING_NS.items():
         if (found := _at(counts, edge, lambda count: int(LEAST_QUANTILE * (count - 1)))) is not None:
             least[edge] = min(found, ceiling)

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.causes import levels
+from tracelens_graph.analyses.critical_path.causes import NO_CAUSE, levels
 from tracelens_graph.analyses.critical_path.collective_points import (
     EARLIEST,
     CollectivePoints,
@@ -22,7 +22,7 @@ from tracelens_graph.analyses.critical_path.collective_points import (
 )
 from tracelens_graph.analyses.critical_path.points import Edge
 from tracelens_graph.analyses.critical_path.rank_answers import Given, Known
-from tracelens_graph.analyses.critical_path.rerun import NEVER, NO_CAUSE, Latency, Reach, forward
+from tracelens_graph.analyses.critical_path.rerun import NEVER, Latency, Reach, forward
 from tracelens_graph.analyses.critical_path.walk import NEAR_NS
 from tracelens_graph.analyses.ranks.clocks import RankClock
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives

@@ -401,7 +401,7 @@ def slack_on(rank: Reader, given: tuple[Given, Tail]) -> dict[str, Slack]:
     last = np.full(count + 1, NEVER)
     last[count] = 0
     later = forward(after, before, weight, np.append(count, in_order(made)[::-1]), last)[:count]
-    slack = np.where(later < NEVER // 2, -NEVER, end - made.time - later)
+    slack = np.where(later < 0, -NEVER, end - made.time - later)  # `Edge.maybe` alone leads nowhere
     points = np.flatnonzero((made.role == Role.gpu_end) & (made.time > start) & (made.time <= end))
     core, c = rank.core, rank.core.columns
     found = {}

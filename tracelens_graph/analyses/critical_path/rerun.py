@@ -7,7 +7,14 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.causes import CEILING_NS, Causes, bound_latencies, bound_latency, together
+from tracelens_graph.analyses.critical_path.causes import (
+    CEILING_NS,
+    NO_CAUSE,
+    Causes,
+    bound_latencies,
+    bound_latency,
+    together,
+)
 from tracelens_graph.analyses.critical_path.points import Edge
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.graph.arrays import expanded
@@ -36,6 +43,8 @@ def weights(causes: Causes, latency: Latency = "least") -> np.ndarray:
         assumed = causes.most_ns
     if assumed is None:
         assumed = bound_latency(together([bound_latencies(causes)]), causes.least_ns, MOST_QUANTILE)
+    if latency == "most":  # what may wait does
+        assumed = np.where(np.arange(len(assumed)) == Edge.maybe, assumed[Edge.event], assumed)
     return np.where(binding == np.arange(len(gap)), gap, np.minimum(assumed[causes.kind], gap))
 
 
@@ -307,10 +316,6 @@ def _contracted(
 def replayed(causes: Causes, weight: np.ndarray) -> np.ndarray:
     """Moments of all points with these weights; a point that follows from nothing keeps its own."""
     return forward(causes.before, causes.after, weight, in_order(causes), causes.time)
-
-
-NO_CAUSE = 2**40
-"""So much is taken off an edge that is no cause any more, ns."""
 
 
 def incomplete_ranks(m: MatchedCollectives) -> Mask:

@@ -21,7 +21,7 @@ from tracelens_graph.analyses.shared.gpu_work import (
     most_time_first,
     percent,
 )
-from tracelens_graph.analyses.shared.grouping import Cells, group_by, text_codes
+from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, text_codes
 from tracelens_graph.categories.kernel_names import properties
 from tracelens_graph.graph.classes import distinct_classes, subtree_classes
 from tracelens_graph.graph.core import Core
@@ -112,6 +112,9 @@ CATEGORY_SHARES = TableSchema(
         "count": GPU_EVENTS,
         "gpu_time_us": replace(GPU_TIME, compared="main"),
         "mean_time_us": MEAN_TIME,
+        "min_us": Column("least duration", "us"),
+        "median_us": Column("median of their durations", "us"),
+        "max_us": Column("greatest duration", "us"),
         "percent": PERCENT,
     },
     counts="kernel",
@@ -151,10 +154,14 @@ def category_shares(g: Core | Window) -> Table:
     ]
     code = text_codes(categories)
     _, place = group_by(code)
+    each = Groups(code[group], c.dur_ns[gpu], len(place))
     columns = {
         "category": [categories[i] for i in place.tolist()],
         "names": np.bincount(code, minlength=len(place)),
         **gpu_time_columns(w, gpu, code[group], len(place)),
+        "min_us": each.min / 1e3,
+        "median_us": each.median / 1e3,
+        "max_us": each.max / 1e3,
     }
     return most_time_first(CATEGORY_SHARES, columns, ["category"], "GPU time by kind of kernel", w)
 

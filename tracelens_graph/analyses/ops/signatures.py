@@ -9,7 +9,7 @@ import numpy as np
 from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.analyses.shared.call_columns import SIGNATURE, argument_codes, argument_texts
 from tracelens_graph.analyses.shared.gpu_work import GPU_EVENTS, GPU_TIME, fitting_names, modules_of, names_of, percent
-from tracelens_graph.analyses.shared.grouping import Cells, group_by, smallest, text_codes
+from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, smallest, text_codes
 from tracelens_graph.graph.arrays import distinct, expanded
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
@@ -23,6 +23,9 @@ from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
 
+EVERY = "*"
+"""In place of the name of an op: all ops."""
+
 _OP = Column.key("name of the op")
 
 OP_SIGNATURES = TableSchema(
@@ -34,6 +37,9 @@ OP_SIGNATURES = TableSchema(
         "calls": Column.count("number of calls with GPU work"),
         "gpu_events": Column.count("number of their GPU events"),
         "gpu_time_us": Column.total("sum over calls of the time in which their GPU events run", "us", compared="main"),
+        "min_us": Column("least time of a call", "us"),
+        "median_us": Column("median time of a call", "us"),
+        "max_us": Column("greatest time of a call", "us"),
         "percent": Column.share("share of the GPU time of all rows"),
         "gflops": Column("floating-point operations of a call", "GFLOP"),
         "moved_mb": Column("least traffic of a call to and from memory", "MiB"),
@@ -74,7 +80,7 @@ def op_signatures(g: Core | Window, op: str | None = None) -> Table:
 
     Args:
         g: the graph, or a window of it.
-        op: name of the op; None for the one with the most GPU time.
+        op: name of the op; * for all; None for the one with the most GPU time.
     """
     w = window_of(g)
     core, c = w.core, w.core.columns
@@ -82,14 +88,17 @@ def op_signatures(g: Core | Window, op: str | None = None) -> Table:
     given = w.holds(core.gpu_rows) & (chosen.owner >= 0)
     gpu, owner = core.gpu_rows[given], chosen.owner[given]
     op = op or _longest_op(core, gpu, owner)
-    mine = fitting_names(core, lambda name: name == op)[c.name[owner]]
+    mine = fitting_names(core, lambda name: op in (EVERY, name))[c.name[owner]]
     gpu = gpu[mine]
     rows, of = distinct(owner[mine])
     ns = union_length_by_group(of, c.start_ns[gpu], c.end_ns[gpu], len(rows))
     estimates = [_estimate(chosen.codes.get(row), chosen.costs, chosen.reasons) for row in rows.tolist()]
     arguments = argument_codes(core)[c.argset[rows]]
-    group, first = group_by(arguments, text_codes([(*_figures(cost), reason) for cost, reason in estimates]))
-    time = sum_by_group(group, ns, len(first))
+    group, first = group_by(
+        c.name[rows], arguments, text_codes([(*_figures(cost), reason) for cost, reason in estimates])
+    )
+    each = Groups(group, ns, len(first))
+    time = each.sum
     per_s = _mean(np.divide(1e9, ns, out=np.full(len(ns), np.nan), where=ns > 0), group, len(first))
     costs, reasons = [estimates[i][0] for i in first.tolist()], [estimates[i][1] for i in first.tolist()]
     flops, moved = (np.array([_figures(cost)[i] for cost in costs], float) for i in (0, 1))
@@ -103,6 +112,9 @@ def op_signatures(g: Core | Window, op: str | None = None) -> Table:
         "calls": np.bincount(group, minlength=len(first)),
         "gpu_events": np.bincount(group[of], minlength=len(first)),
         "gpu_time_us": time / 1e3,
+        "min_us": each.min / 1e3,
+        "median_us": each.median / 1e3,
+        "max_us": each.max / 1e3,
         "percent": percent(time, int(time.sum())),
         "gflops": flops / 1e9,
         "moved_mb": moved / 2**20,
@@ -117,7 +129,7 @@ def op_signatures(g: Core | Window, op: str | None = None) -> Table:
         "uid": uid,
     }
     order = np.lexsort((uid, -time))
-    title = w.titled(f"Signatures of {op}" if op else "Signatures")
+    title = w.titled(f"Signatures of {op}" if op not in (None, EVERY) else "Signatures")
     return OP_SIGNATURES.table(columns, title).take(order)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
+from tracelens_graph.analyses.shared.grouping import Groups
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arrays import distinct, distinct_pairs, expanded
@@ -148,6 +149,9 @@ ATTRIBUTION = TableSchema(
             "sum of the durations of the GPU events charged to the nodes themselves", "us", compared="main"
         ),
         "exclusive_busy_us": Column("length of the union of those GPU events", "us"),
+        "min_us": Column("least sum that is charged to a node; of those with any", "us"),
+        "median_us": Column("median of these sums", "us"),
+        "max_us": Column("greatest of these sums", "us"),
         "inclusive_percent": Column("inclusive_sum_us as share of the sum over all GPU events", "%"),
         "uid": Column.uid("the first node of this name with GPU work; none for a line in brackets"),
     },
@@ -248,6 +252,9 @@ def attribution(g: Core | Window, level: str = "op", name: str | re.Pattern[str]
         "exclusive_sum_us": sum_by_group(by_charge, dur, names + 3),
         "exclusive_busy_us": _busy(by_charge, start, dur, names + 3),
     }
+    used, of = distinct(to[to >= 0])
+    each = Groups(c.name[used].astype(np.int64), sum_by_group(of, dur[to >= 0], len(used)), names + 3)
+    table |= {"min_us": each.min, "median_us": each.median, "max_us": each.max}
     return _table(w, level, name, rule.nobody, nodes, count, table, int(dur.sum()))
 
 

@@ -87,7 +87,7 @@ RANK_LINKS = TableSchema(
     reads=OF_RANKS,
 )  # fmt: skip
 
-OPEN_SHARE = 0.1
+OPEN_SHARE = 0.05
 """Of the communication: what too few collectives of a link take longer is worth a line from it on."""
 
 MOST_LINES = 3

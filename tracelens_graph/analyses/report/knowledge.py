@@ -157,6 +157,8 @@ def _signatures(context: Context, found: Modelled) -> None:
 
 def _cost(cost: Cost) -> dict[str, Any]:
     known = {"flops": cost.flops, "moved_bytes": cost.bytes, "compute_spec": cost.compute_spec}
+    if set("MNK") <= cost.params.keys():
+        known |= {name: cost.params.get(of) for name, of in (*zip("MNK", "MNK", strict=True), ("batch", "B"))}
     return {name: value for name, value in known.items() if value not in (None, "")}
 
 

@@ -240,8 +240,8 @@ class Slowdown:
     def _line(self, known: Mapping[int, tuple[str, str]]) -> str:
         text = f"slowdown: {self.job:.2f} times the ideal job, in which ranks have even work"
         if self.job < 1 - NO_FASTER:
-            of_late = ", but without what makes ranks late" if known else ""
-            return f"slowdown: by the replay the job would not be faster with even work{of_late}"
+            of_late = ", but the job is faster without what makes ranks late" if known else ""
+            return f"slowdown: none is found: by the replay the job would not be faster with even work{of_late}"
         found = self.culprits
         if self.job < 1 + WORTH_A_REASON or not (found or (found := self._behind_links)):
             return text

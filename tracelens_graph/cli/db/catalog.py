@@ -107,6 +107,7 @@ def _ask(traces: Collection[Mapping[str, Any]]) -> None:
 
 def _listed(traces: Sequence[Mapping[str, Any]], strange: int) -> Table:
     from tracelens_graph.db.catalog import called
+    from tracelens_graph.db.labels import texts_of
     from tracelens_graph.tables.table import Column, Table
 
     about = {
@@ -127,7 +128,7 @@ def _listed(traces: Sequence[Mapping[str, Any]], strange: int) -> Table:
     rows = [
         (
             called(traces, trace), trace["run"], trace.get("rank"), trace["name"], trace["state"], trace.get("nodes"),
-            trace.get("edges"), _time(trace.get("pushed_ns")), ", ".join(trace.get("labels", ())), _lean(trace),
+            trace.get("edges"), _time(trace.get("pushed_ns")), ", ".join(texts_of(trace)), _lean(trace),
             trace.get("architecture"), trace.get("damage"), trace["id"],
         )
         for trace in traces

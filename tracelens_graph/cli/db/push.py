@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +17,8 @@ from tracelens_graph.cli.db import connection
 from tracelens_graph.cli.options import TO_NEW_FOLDER, Arch, Group, Traces, architecture_named, argument, option, to_ns
 from tracelens_graph.cli.traces import load, load_set, names_of, traces_named
 from tracelens_graph.cli.windows import Window, WindowChoice
-from tracelens_graph.errors import TraceError
+from tracelens_graph.errors import DatabaseError, EndedBySignal, TraceError
+from tracelens_graph.schema.database import REPEATED_EDGES
 from tracelens_graph.utils.texts import distinct_names
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ class Wanted:
         files: where they are.
         name: what the only one is called; empty for the names of the files.
         run: name of the run of all of them; empty where each is its own.
-        labels: `key=value`.
+        labels: by key.
         options: what of them is taken.
         device: None for what the traces tell.
     """
@@ -46,7 +48,7 @@ class Wanted:
     files: Sequence[str]
     name: str
     run: str
-    labels: tuple[str, ...]
+    labels: Mapping[str, Any]
     options: Options
     device: Architecture | None
 
@@ -88,13 +90,20 @@ def wanted(
         ),
     ] = "",
     label: Annotated[
-        list[str] | None, option(metavar="KEY=VALUE", help="What is to be known of it; may be given again.")
+        list[str] | None,
+        option(metavar="KEY=VALUE", help="What is to be known of it: batch=64 is a number; may be given again."),
     ] = None,
     only: Annotated[str, option(metavar="KINDS", help="Only events of these kinds: gpu,Op or host; with commas.")] = "",
     min_gpu_time: Annotated[
         str, option(metavar="TIME", help="Leave out calls with less GPU time below them: 5us.")
     ] = "",
+    facts: Annotated[
+        bool, option("--facts", help="Only totals, times by kernel, op and module, and findings; no events.")
+    ] = False,
     with_args: Annotated[bool, option("--with-args", help="Take all recorded arguments of the events along.")] = False,
+    all_edges: Annotated[
+        bool, option("--all-edges", help=f"Take {' and '.join(REPEATED_EDGES)} along, which repeat properties.")
+    ] = False,
     arch: Arch = None,
 ) -> Any:
     """What the arguments and options mean, before anything is read.
@@ -103,7 +112,9 @@ def wanted(
         typer.BadParameter: one of them is none.
     """
     files = traces_named(traces)
-    options = _options(only, min_gpu_time, with_args)
+    if facts and (only or min_gpu_time or with_args or all_edges):
+        raise typer.BadParameter("--facts takes no events along: leave out what chooses some, or what comes with them")
+    options = _options(only, min_gpu_time, with_args, all_edges, facts)
     return Wanted(files, _checked(files, name), run, _labels(label or []), options, architecture_named(arch))
 
 
@@ -121,17 +132,16 @@ def _checked(files: Sequence[str], name: str) -> str:
     return name
 
 
-def _labels(given: Sequence[str]) -> tuple[str, ...]:
-    keys = [label.partition("=")[0] for label in given]
-    for label, key in zip(given, keys, strict=True):
-        if "=" not in label or not key:
-            raise typer.BadParameter(f"--label {label}: it has the form KEY=VALUE")
-        if keys.count(key) > 1:
-            raise typer.BadParameter(f"--label: {key} is given twice")
-    return tuple(sorted(given))
+def _labels(given: Sequence[str]) -> Mapping[str, Any]:
+    from tracelens_graph.db.labels import labels_of
+
+    try:
+        return labels_of(given)
+    except DatabaseError as error:
+        raise typer.BadParameter(f"--{error}") from None
 
 
-def _options(only: str, min_gpu_time: str, with_args: bool) -> Options:
+def _options(only: str, min_gpu_time: str, with_args: bool, all_edges: bool, facts: bool) -> Options:
     from tracelens_graph.db.image import Options
     from tracelens_graph.errors import NodeNotFoundError
     from tracelens_graph.graph.graph import kinds_named
@@ -141,8 +151,8 @@ def _options(only: str, min_gpu_time: str, with_args: bool) -> Options:
         wanted = kinds_named([one.strip() for one in only.split(",")]) if only else list(Kind)
     except NodeNotFoundError as error:
         raise typer.BadParameter(f"--only: {error}") from None
-    kinds = tuple(kind.name for kind in Kind if kind in wanted)
-    return Options(kinds, to_ns(min_gpu_time, "--min-gpu-time") if min_gpu_time else 0, with_args)
+    kinds = () if facts else tuple(kind.name for kind in Kind if kind in wanted)
+    return Options(kinds, to_ns(min_gpu_time, "--min-gpu-time") if min_gpu_time else 0, with_args, all_edges)
 
 
 def push(
@@ -160,17 +170,32 @@ def push(
     Example: tracelens-graph db push trace.json.gz --run llama-70b --label commit=3f2a9c
 
     Example: tracelens-graph db push traces/ --run llama-70b --only gpu,Op --min-gpu-time 5us
+
+    Example: tracelens-graph db push nightly/ --run 2026-11-29 --label commit=3f2a9c --facts
     """
     from tracelens_graph.db.database import Database as Graphs
 
-    with Graphs(connection()) as graphs:
-        graphs.traces()  # a server that does not answer is to be known before a large trace is read
+    with _goes_on(), Graphs(connection()) as graphs:
+        is_first = not graphs.traces()  # a server that does not answer is to be known before a large trace is read
         ranks = chosen.load()
         for image in chosen.images(ranks):
             _push(graphs, image, replace)
+        if is_first and not (chosen.options.all_edges or chosen.options.facts_only):
+            types, same = (" and ".join(names) for names in (REPEATED_EDGES, REPEATED_EDGES.values()))
+            typer.echo(f"without edges {types}: {same} of events say the same; --all-edges adds them", err=True)
         chosen.check(ranks)
-        if chosen.run:
+        if chosen.run and not chosen.options.facts_only:
             _match(graphs, chosen.run, ranks, chosen.options)
+
+
+@contextmanager
+def _goes_on() -> Iterator[None]:
+    """Say that nothing is lost, where the work inside is ended."""
+    try:
+        yield
+    except (EndedBySignal, KeyboardInterrupt):
+        typer.echo("stopped; the same command goes on from here", err=True)
+        raise
 
 
 def _push(graphs: Graphs, image: TraceImage, replace: bool) -> None:
@@ -198,11 +223,12 @@ def upgrade(traces: Traces) -> None:
     from tracelens_graph.db.database import Database as Graphs
     from tracelens_graph.db.database import image
     from tracelens_graph.db.image import Options, Placement
+    from tracelens_graph.db.labels import labels_of, texts_of
     from tracelens_graph.graph.trace_set import TraceSet
     from tracelens_graph.utils.texts import printable
 
     files = traces_named(traces)
-    with Graphs(connection()) as graphs:
+    with _goes_on(), Graphs(connection()) as graphs:
         stored = {trace["id"]: trace for trace in graphs.traces() if trace["state"] == "complete"}
         outdated = {key for key, trace in stored.items() if not is_current(trace)}
         found = load_set(files, "") if outdated else ()
@@ -216,7 +242,7 @@ def upgrade(traces: Traces) -> None:
                 trace = stored[one.core.trace_id]
                 options = Options.of(trace["options"])
                 if one.core.trace_id in outdated:
-                    placement = Placement(run, one.name, tuple(trace.get("labels", ())))
+                    placement = Placement(run, one.name, labels_of(texts_of(trace)))
                     device = architecture_named(trace.get("architecture"))
                     _push(graphs, image(one.core, placement, options, device), replace=True)
             if outdated & {core.trace_id for core in cores.values()}:
@@ -279,7 +305,7 @@ def push_diff(
 
     paths = [str(first), str(second)]
     tags = names_of(paths, names)
-    with Graphs(connection()) as graphs:
+    with _goes_on(), Graphs(connection()) as graphs:
         graphs.traces()  # a server that does not answer is to be known before large traces are read
         a, b = (window.of(load(path, wants_gpu=True)) for path in paths)
         difference = diff(*(median_steps(a, b) if window == WindowChoice() else (a, b)), (tags[0], tags[1]))

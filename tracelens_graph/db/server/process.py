@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _INTERVAL_S = 0.05
+_AFTER_KILL_S = 10.0
 
 
 def environment() -> dict[str, str]:
@@ -51,16 +52,19 @@ def arguments(pid: int) -> str:
 
 
 def end(pid: int, argument: str, patience_s: float) -> bool:
-    """Ask the process of this id to end, if `argument` is in its arguments; whether it is gone in time."""
-    deadline = time.monotonic() + patience_s
-    if argument in arguments(pid):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM)
-    while argument in arguments(pid):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(_INTERVAL_S)
-    return True
+    """End the process of this id, if `argument` is in its arguments; whether it is gone.
+
+    It is asked first. One that is not gone in time is killed: a server whose disk is full waits for room for ever. What
+    was committed stands in its log of transactions.
+    """
+    for how, seconds in ((signal.SIGTERM, patience_s), (signal.SIGKILL, _AFTER_KILL_S)):
+        deadline = time.monotonic() + seconds
+        if argument in arguments(pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, how)
+        while argument in arguments(pid) and time.monotonic() < deadline:
+            time.sleep(_INTERVAL_S)
+    return argument not in arguments(pid)
 
 
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)", re.MULTILINE)

@@ -24,7 +24,7 @@ from tracelens_graph.db.server import offline, process
 from tracelens_graph.db.server.jars import Java
 from tracelens_graph.db.server.process import LOG, reason_in, why_ended
 from tracelens_graph.db.server.settings import HOST, Memory, configuration, free_ports
-from tracelens_graph.errors import DatabaseError, ServerError, UnusableError
+from tracelens_graph.errors import DatabaseError, OutputError, ServerError, UnusableError
 from tracelens_graph.output.files import replacing
 from tracelens_graph.stores.folders import data_folder
 
@@ -177,21 +177,24 @@ def start(
     return server, chosen
 
 
-def stop(folder: Path, patience_s: float = 60) -> Server | None:
+def stop(folder: Path, patience_s: float = 30) -> Server | None:
     """End the server of a folder and wait until it is gone; None if none runs.
 
+    Args:
+        folder: where it lives.
+        patience_s: seconds until it is killed.
+
     Raises:
-        ServerError: it does not end in time.
+        ServerError: it does not end.
     """
     folder = folder.expanduser().resolve()
     server = running(folder)
     if server is None:
         return None
     if not process.end(server.pid, server.argument, patience_s):
-        raise ServerError(
-            f"the server (process {server.pid}) still runs after {patience_s:.0f} s; look into {folder}/logs"
-        )
-    _write_state(replace(server, pid=0))
+        raise ServerError(f"the server (process {server.pid}) cannot be ended; look into {folder}/logs")
+    with suppress(OutputError):  # a full disk; nobody else has arguments like those of the process
+        _write_state(replace(server, pid=0))
     return server
 
 

@@ -1,0 +1,206 @@
+"""Facts of a trace: cells of the answers of many questions, and the nodes and edges of its context that hold them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracelens_graph.analyses.alignment.setups import recorded_setup
+from tracelens_graph.analyses.diagnosis.verdict import verdict
+from tracelens_graph.analyses.performance.unified import unified
+from tracelens_graph.graph.arrays import distinct_pairs
+from tracelens_graph.graph.context import Context, content_key
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.info import version_text
+from tracelens_graph.graph.window import Window, narrow, window_of
+from tracelens_graph.registry import HOMES
+from tracelens_graph.schema.facts import SOURCES, VERSIONS, Fact, Fold, Source
+from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.arrays import Rows
+
+if TYPE_CHECKING:
+    from tracelens_graph.perf.devices import Architecture
+
+Key = tuple[Any, ...]
+"""Cells that say which node a fact is about."""
+Values = dict[str, Any]
+"""Facts by name; those that are not known are left out."""
+
+
+def facts_of(w: Window, source: Source) -> dict[Key, Values]:
+    """The facts of a window that one question holds, by what they are about; the key () is the window itself."""
+    home = HOMES[source.question]
+    table: Table = getattr(home.load(), home.function)(w, **source.given)
+    if not len(table):
+        return {}
+    first = next(iter(table.columns))
+    kinds = [str(cell) for cell in table[first]]
+    rows: dict[Key, list[int]] = {}
+    keys = zip(*(table[name] for name in source.key), strict=True) if source.key else [()] * len(table)
+    for row, key in enumerate(keys):
+        if kinds[row] not in source.without and (len(key) != 1 or _known(key[0])):
+            rows.setdefault(tuple(cell if _known(cell) else None for cell in key), []).append(row)
+    columns = {fact.column: list(table[fact.column]) for fact in source.facts if fact.column in table.columns}
+    return {
+        key: {
+            fact.name: value
+            for fact in source.facts
+            if (value := _folded(fact, columns.get(fact.column, ()), kinds, of_key)) is not None
+        }
+        for key, of_key in rows.items()
+    }
+
+
+def _known(cell: Any) -> bool:
+    return cell is not None and cell == cell  # NaN is not known
+
+
+def _folded(fact: Fact, column: Any, kinds: list[str], rows: Iterable[int]) -> Any:
+    """A fact of some rows of a table; None for none."""
+    if not column:
+        return None
+    cells = [column[row] for row in rows if fact.row in ("", kinds[row])]
+    known = [cell for cell in cells if _known(cell)]
+    value = _FOLDS[fact.fold](known) if known else None
+    if value is None or fact.type == "str":
+        return value
+    return round(value * fact.scale) if fact.type == "int" else float(value) * fact.scale
+
+
+_FOLDS: Mapping[Fold, Callable[[list[Any]], Any]] = {
+    "only": lambda cells: cells[0] if len(set(cells)) == 1 else None,
+    "sum": sum, "min": min, "max": max, "median": median, "count": len,
+}  # fmt: skip
+
+
+def add_facts(context: Context, g: Core | Window, arch: Architecture | None = None) -> None:
+    """Add to the context of a graph the facts that people ask about many traces.
+
+    Totals, times of steps and idle time by cause stand on its Trace, on its Devices, and on a StepTime for each step.
+    SPENT leads from the Trace to what it spent GPU time on, SHOWS to the findings of its verdict, RUNS from signatures
+    and places of modules to the kernels that ran there.
+
+    Args:
+        context: what `build_context` and `add_knowledge` made.
+        g: the graph; of a window the extension counts, and the whole graph is looked at.
+        arch: the device; None for the one that the trace tells of, if it is known.
+    """
+    w = window_of(g).whole
+    keys = list(context.nodes)
+    trace = next(number for number, key in enumerate(keys) if context.nodes[key]["kind"] == "Trace")
+    of_trace = context.nodes[keys[trace]]
+    devices = {node["device"]: node for node in context.nodes.values() if node["kind"] == "Device"}
+    steps: dict[Key, int] = {}
+    of_trace |= setup_of(w.core)
+    for source in SOURCES:
+        if source.of == "Trace":
+            of_trace |= facts_of(w, source).get((), {})
+        elif source.of == "Device":
+            for number, values in _of_devices(w, source, list(devices)):
+                devices[number] |= values
+        elif source.of == "StepTime":
+            for key, values in facts_of(w, source).items():
+                if key not in steps:
+                    steps[key] = context.add(f"step:{key[0]}", "StepTime")
+                    context.join("TOOK", trace, steps[key])
+                context.nodes[f"step:{key[0]}"] |= values
+        else:
+            for key, values in facts_of(w, source).items():
+                context.join("SPENT", trace, _node(context, w.core, source.of, key), **values)
+    for place, one in enumerate(verdict(w, arch)):
+        node = context.add(f"finding:{one.id}", "Finding", name=one.id, topic=one.topic)
+        shown = {name: one.evidence[name] for name in ("kind", "percent", "percent_of") if name in one.evidence}
+        context.join(
+            "SHOWS", trace, node, place=place, text=one.text, severity=one.severity,
+            evidence=json.dumps(dict(one.evidence)), **shown,
+        )  # fmt: skip
+    _add_kernels(context, w)
+
+
+def setup_of(core: Core) -> Values:
+    """What a trace ran on: versions, clocks and the like, as far as its file names them."""
+    named = core.info.metadata
+    versions = {f"{name}_version": named.get(f"{name}_version") for name in VERSIONS}
+    texts = {key: version_text(key, value) for key, value in versions.items() if value is not None}
+    recorded = recorded_setup(core)
+    found = {**texts, "world_size": core.info.world_size, "setup": json.dumps(recorded) if recorded else None}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _of_devices(w: Window, source: Source, devices: list[int]) -> Iterator[tuple[int, Values]]:
+    """Facts of each device: from rows about it, else from the answer about its part of the trace."""
+    if source.key:
+        for (cell,), values in facts_of(w, source).items():
+            number = int(str(cell).rpartition(":")[2])
+            if number in devices:
+                yield number, values
+        return
+    there = np.unique(w.core.columns.device[w.gpu_rows]).tolist()
+    for number in set(devices) & set(there):
+        alone = w if len(there) == 1 else narrow(w, device=number)
+        yield number, facts_of(alone, source).get((), {})
+
+
+def _node(context: Context, core: Core, label: str, key: Key) -> int:
+    """The node that a trace spent time on."""
+    if label == "Signature":
+        rows, numbers = context.from_events["HAS_SIGNATURE"]
+        return int(numbers[np.searchsorted(rows, core.rows_of(key)[0])])
+    name = str(key[0] or "")
+    if label == "KernelName":
+        return context.add(content_key("kname", name), label, name=name)
+    if label == "Category":
+        return context.add(f"category:kernel:{name}", label, name=name, of="kernel")
+    if label == "ModulePlace":
+        return context.add(place_key(name), label, name=name.rpartition("/")[2], path=name)
+    _, group, description, size = key
+    text = "\n".join(str(cell) for cell in key)
+    return context.add(
+        content_key("collective", text), label, name=name, group=group, description=description, group_size=size
+    )
+
+
+def place_key(path: str) -> str:
+    """Key of a place of modules."""
+    return content_key("place", path)
+
+
+def _add_kernels(context: Context, w: Window) -> None:
+    """Join signatures and places of modules with the names of the kernels that ran for them."""
+    gpu = w.core.gpu_rows
+    rows, named = context.from_events["NAMED"]
+    kernel = named[np.searchsorted(rows, gpu)] if len(gpu) else gpu
+    owner = unified(w).owner
+    rows, signatures = context.from_events["HAS_SIGNATURE"]
+    given = owner >= 0
+    pairs = [(signatures[np.searchsorted(rows, owner[given])], kernel[given])]
+    places = _places_of_kernels(context, gpu)
+    pairs.append((places[places >= 0], kernel[places >= 0]))
+    for sources, targets in pairs:
+        for source, target in zip(*(side.tolist() for side in distinct_pairs(sources, targets)), strict=True):
+            context.join("RUNS", source, target)
+
+
+def _places_of_kernels(context: Context, gpu: Rows) -> np.ndarray:
+    """Numbers of the places of modules that GPU events belong to; -1 for none that time was spent on."""
+    call = gpu.copy()
+    inside, of = context.between_events["IN_MODULE"]
+    order = np.argsort(inside)
+    at = np.minimum(np.searchsorted(inside, gpu, sorter=order), len(inside) - 1)
+    if len(inside):
+        known = inside[order[at]] == gpu
+        call[known] = of[order[at[known]]]
+    members, paths = context.from_events["PART_OF"]
+    if not len(members):
+        return np.full(len(gpu), -1, np.int64)
+    numbers = {key: number for number, key in enumerate(context.nodes)}
+    of_path = np.full(len(numbers), -1, np.int64)
+    for number, node in enumerate(context.nodes.values()):
+        if node["kind"] == "ModulePath":
+            of_path[number] = numbers.get(place_key(node["path"]), -1)
+    at = np.minimum(np.searchsorted(members, call), len(members) - 1)
+    return np.where(members[at] == call, of_path[paths[at]], -1)
