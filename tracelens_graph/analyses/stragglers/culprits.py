@@ -30,8 +30,8 @@ CULPRITS = TableSchema(
         "steps": Column.text("numbers of the steps in which they are late, JSON", drop_priority=3),
         "reason": Column.text("one word for the reason: see the docs", heading="reason", drop_priority=0),
         "late_ms": Column.total(
-            "what the recording takes longer for them alone, by a replay; without one new lateness of the latest of "
-            "them in each step",
+            "what the recording takes longer for them, once no other is late, by a replay; without one new lateness of "
+            "the latest of them in each step",
             "ms",
             heading="late ms",
         ),
@@ -59,7 +59,7 @@ class Culprit:
         moves: whether they are late in turn, not together.
         reason: a word of `REASONS`.
         what: the call or the work of the worst case; where no reasons were looked for, how often it came last.
-        late_ns: what the recording takes longer for them alone, by a replay; without one new lateness over the
+        late_ns: what the recording takes longer for them, once no other is late, by a replay; without one new lateness over the
             recording, of the latest of them in each step.
         percent: its share of the recording; without a replay of the mean span of the ranks.
         step_ns: the same per step in which they are late.

@@ -20,7 +20,6 @@ from tracelens_graph.analyses.ranks.link_delays import LinkDelays
 from tracelens_graph.analyses.ranks.matched_collectives import ALONE, MatchedCollectives
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
 from tracelens_graph.analyses.stragglers.culprits import Culprit, joined
-from tracelens_graph.analyses.stragglers.job_work import COMPUTATION, HOST
 from tracelens_graph.analyses.stragglers.names import called, teams, when
 from tracelens_graph.analyses.stragglers.reasons import (
     EARLIER,
@@ -31,7 +30,7 @@ from tracelens_graph.analyses.stragglers.reasons import (
     UNKNOWN,
     UNNAMED,
 )
-from tracelens_graph.analyses.stragglers.sound import LEAST_OF_A_STEP, Excess, Sound
+from tracelens_graph.analyses.stragglers.sound import LEAST_OF_A_STEP, Excess, Sound, kind_of
 from tracelens_graph.graph.intervals import length_before, merge, sum_by_group
 from tracelens_graph.graph.trace_set import rank_titles
 from tracelens_graph.utils.arrays import Ns
@@ -114,7 +113,7 @@ def lateness(
     delay_ns = np.zeros(len(m.parts), np.int64) if delays is None else delays.delay_ns
     held_up = held_up_by(m, later_by(m, m.start_ns - delay_ns)) if delays is None or unknown else delays.held_up_ns
     if sound is not None:
-        found = list(sound.excesses())
+        found = sound.excesses
     elif arrivals is None:
         found = _without_reasons(figures, held_up)
     else:
@@ -283,7 +282,7 @@ def _grouped(figures: Figures, found: Sequence[Excess], sound: Sound | None) -> 
         costs = {step: max(of.values()) for step, of in of_step.items()}
         cost = sum(costs.values())
         if sound is not None:
-            cost = sound.cost_ns(places, [COMPUTATION if reason in GPU_REASONS else HOST])
+            cost = sound.cost_ns(places, kind_of(reason))
         if (
             not sound.counts(cost)
             if sound is not None

@@ -18,7 +18,7 @@ import numpy as np
 from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.idle.host_states import PROFILER
 from tracelens_graph.analyses.stragglers.job_work import COMPUTATION, HOST, explained
-from tracelens_graph.analyses.stragglers.reasons import OF_STATE, PART
+from tracelens_graph.analyses.stragglers.reasons import GPU_REASONS, OF_STATE, PART
 from tracelens_graph.analyses.stragglers.work import Work
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.intervals import sum_by_group
@@ -208,46 +208,56 @@ class Sound:
     # --- what it costs ---
 
     @cached_property
-    def _replayed(self) -> Work:
-        return replace(self.work, ideal=self._usual_ns)
-
-    @cached_property
-    def length_ns(self) -> float:
-        """Mean length of a step of the job in which no rank is slower than its like."""
-        return self._replayed.length_ns(np.zeros(len(self.work.kind), bool))
-
-    @property
     def recorded_ns(self) -> float:
         """The length of all steps as recorded."""
-        return self.work.steps * self.work.length_ns(np.ones(len(self.work.kind), bool))
+        return self._length_ns(self.work.recorded, [])
 
-    def cost_ns(self, places: Sequence[int], kinds: Sequence[str] = (COMPUTATION, HOST)) -> int:
-        """What the recording takes longer for work of some ranks alone.
+    def _length_ns(self, ideal: Ns, kept: Sequence[Rows]) -> float:
+        """The length of all steps where some edges take what they took, and others that."""
+        mask = np.zeros(len(ideal), bool)
+        mask[np.concatenate([*kept, np.empty(0, np.int64)])] = True
+        return self.work.steps * replace(self.work, ideal=ideal).length_ns(mask)
+
+    @cached_property
+    def _sound_ns(self) -> float:
+        return self._length_ns(self._usual_ns, [])
+
+    def _alone_ns(self, place: int, kind: str) -> float:
+        """What the recording takes longer for work of a rank where nothing else takes longer than usual."""
+        edge = self._edges(place, kind)
+        most = int((self.work.recorded - self._usual_ns)[edge].clip(0).sum())
+        return self._length_ns(self._usual_ns, [edge]) - self._sound_ns if self._may_count(most) else 0.0
+
+    def cost_ns(self, places: Sequence[int], kind: str) -> int:
+        """What the recording takes longer for late work of some ranks, once all other ranks are not late.
 
         Args:
             places: the ranks.
-            kinds: types of operations that count.
+            kind: the type of operations that count.
         """
-        work = self.work
-        kept = np.isin(work.worker, places) & np.isin(work.kind, [work.kinds.index(one) for one in kinds])
-        most = int((work.recorded - self._usual_ns)[kept].clip(0).sum())
-        return round((self._replayed.length_ns(kept) - self.length_ns) * work.steps) if self._may_count(most) else 0
+        ideal, own = self.work.recorded.copy(), [self._edges(place, kind) for place in places]
+        for late in {(one.place, kind_of(one.reason)) for one in self.excesses}:
+            ideal[self._edges(*late)] = self._usual_ns[self._edges(*late)]
+        return round(self._length_ns(ideal, own) - self._length_ns(ideal, []))
 
-    def counts(self, ns: int) -> bool:
+    def counts(self, ns: float) -> bool:
         """Whether what ranks cost is worth a name."""
-        return ns >= self.length_ns * min(LEAST_COST * self.work.steps, LEAST_OF_A_STEP)
+        return ns >= self._sound_ns * min(LEAST_COST, LEAST_OF_A_STEP / self.work.steps)
 
-    def _may_count(self, ns: int) -> bool:
+    def _may_count(self, ns: float) -> bool:
         """Whether it may be with what other ranks cost for the same reason."""
         return self.counts(_PARTS * ns)
 
-    def excesses(self) -> Iterator[Excess]:
+    @cached_property
+    def excesses(self) -> list[Excess]:
         """What ranks did longer than their like that costs the job something, step by step."""
+        found: list[Excess] = []
         for place in range(len(self.work.workers)):
-            costs = {kind: self.cost_ns([place], [kind]) for kind in (COMPUTATION, HOST)}
+            costs = {kind: self._alone_ns(place, kind) for kind in (COMPUTATION, HOST)}
             for kind, ns in costs.items():
                 if self._may_count(ns) and ns >= SMALL_SHARE * max(costs.values()):
-                    yield from self._of_kind(place, kind)
+                    found += self._of_kind(place, kind)
+        return found
 
     def _of_kind(self, place: int, kind: str) -> Iterator[Excess]:
         edge = self._edges(place, kind)
@@ -260,6 +270,11 @@ class Sound:
             # A little more of everything is chance, and what the profiler takes is gone without it.
             if reason not in ("", _PROFILER) and not what.endswith(PART) and ns >= max(least, 1):
                 yield Excess(place, None if number < 0 else number, reason, what, ns)
+
+
+def kind_of(reason: str) -> str:
+    """The type of operations that a reason is about."""
+    return COMPUTATION if reason in GPU_REASONS else HOST
 
 
 def _none(own: _Means) -> _Usual:
