@@ -177,7 +177,7 @@ def test_a_batch_is_one_program(run: Run, trace: Path, tmp_path: Path) -> None:
     assert (code, err) == (0, "")
     assert f"run it: python {folder / 'run.py'}" in out
     (listed,) = read_folder(folder)
-    assert (listed.kind, [plan.traced.calls for plan in listed.plans]) == ("batch", [2, 1, 1])
+    assert (listed.kind, [plan.traced.calls for plan in listed.plans]) == ("full", [2, 1, 1])
     run("replay", trace, "-o", folder)
     assert not (folder / "run.py").exists()
 

@@ -133,7 +133,7 @@ def test_the_short_program_runs_and_is_recorded_as_the_call(op: str, tmp_path: P
 
 def test_programs_in_full_run(tmp_path: Path) -> None:
     """All in one process, in which an operation's library is not missed."""
-    source = program("batch", "All of them.", [plan(op).json() for op in SHIPPED])
+    source = program("full", "All of them.", [plan(op).json() for op in SHIPPED])
     results = run(tmp_path, source, "--iterations", "2", "--warmup", "1")
     assert [one["op"] for one in results] == [f"{op} (reference)" for op in SHIPPED]
     assert not [one for one in results if "error" in one]

@@ -141,10 +141,10 @@ def replay(
     """Make a small program of any operation of a trace, which replays it without the model.
 
     Arguments are rebuilt from the shapes, types, strides and values that the profiler recorded. A program needs torch
-    alone. One of a profile of JAX computes a single instruction, needs JAX alone, and compares its result with the
-    trace itself; --batch, --collectives and --verify are not for these. Without -o it is listed what can be replayed,
-    what is assumed, and what cannot and why. Tables are replay_signatures and replay_coverage, which is of all GPU
-    time.
+    alone. One of a profile of JAX computes instructions of XLA, needs JAX alone, and ends with an error if a result
+    has another shape or type than in the trace; --collectives is not for these. Without -o it is listed what can be
+    replayed, what is assumed, and what cannot and why. Tables are replay_signatures and replay_coverage, which is of
+    all GPU time.
 
     Programs print their times, and write them with --json. --compare puts those of several devices side by side: by
     operation (replay_results), and in sum as often as the trace calls them (replay_devices).

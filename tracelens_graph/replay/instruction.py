@@ -12,12 +12,21 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, ClassVar
 
-from tracelens_graph._version import __version__
+from msgspec import to_builtins
+
 from tracelens_graph.errors import CannotReplay
 from tracelens_graph.graph.arguments import instructions_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.replay.calls import recorded_at, sizes
-from tracelens_graph.replay.program_text import HasProgram, ProgramKind, dense_strides, entry, identifier, words
+from tracelens_graph.replay.program_text import (
+    HasProgram,
+    ProgramKind,
+    dense_strides,
+    entry,
+    identifier,
+    words,
+    written_by,
+)
 from tracelens_graph.replay.replay_plan import TensorValue, Traced, Work
 
 _TYPES = {
@@ -92,18 +101,17 @@ class InstructionPlan(HasProgram):
         """The same instruction with what a profile and models say of it."""
         return replace(self, traced=traced, work=work)
 
-    def json(self) -> dict[str, Any]:
-        """What its program computes, in JAX's words."""
-        return {
+    def json(self) -> list[dict[str, Any]]:
+        """What its program computes, in JAX's words: a list of one."""
+        call = dict(self.call) | ({"by": _REDUCTIONS[self.call["by"]]} if self.opcode == "reduce" else {})
+        signature = {"dims": [one.shape for one in self.operands], "types": [one.dtype for one in self.operands],
+                     "values": [self.opcode, json.dumps(dict(self.call))]}  # fmt: skip
+        return [{
             "op": self.op, "opcode": self.opcode, "function": _CALLS.get(self.opcode, ""),
-            "operands": [_array_facts(one) for one in self.operands], "result": _array_facts(self.result),
-            "how": dict(self.call) | ({"by": _REDUCTIONS[self.call["by"]]} if self.opcode == "reduce" else {}),
-            "traced_us": self.traced.median_us, "kernels": self.traced.kernels, "count": self.traced.calls,
-            "percent": self.traced.percent, "total_us": self.traced.total_us, "trace": self.traced.trace,
-            "flops": self.work.flops, "signature": {"dims": [one.shape for one in self.operands],
-                                                    "types": [one.dtype for one in self.operands],
-                                                    "values": [self.opcode, json.dumps(dict(self.call))]},
-        }  # fmt: skip
+            "operands": [_array_facts(one) for one in self.operands], "result": _array_facts(self.result), "how": call,
+            "signature": signature, "traced": to_builtins(self.traced), "work": to_builtins(self.work),
+            "assumed": self.assumed,
+        }]  # fmt: skip
 
     @property
     def about(self) -> str:
@@ -114,8 +122,7 @@ class InstructionPlan(HasProgram):
         lines += entry("traced", f"{calls}, median {self.traced.median_us:,.2f} us of GPU time")
         for text in self.assumed:
             lines += entry("assumed", text)
-        lines += ["", "python FILE runs it; python FILE --help lists its options.", ""]
-        return "\n".join([*lines, f"Written by tracelens_graph {__version__}; needs JAX and nothing else."]) + "\n"
+        return "\n".join([*lines, "", written_by(needs="JAX")]) + "\n"
 
 
 def plan_instruction(core: Core, row: int) -> InstructionPlan:

@@ -59,8 +59,8 @@ class Culprit:
         moves: whether they are late in turn, not together.
         reason: a word of `REASONS`.
         what: the call or the work of the worst case; where no reasons were looked for, how often it came last.
-        late_ns: what the recording takes longer for them, once no other is late, by a replay; without one new lateness over the
-            recording, of the latest of them in each step.
+        late_ns: what the recording takes longer for them, once no other is late, by a replay; without one new lateness
+            over the recording, of the latest of them in each step.
         percent: its share of the recording; without a replay of the mean span of the ranks.
         step_ns: the same per step in which they are late.
         also: further reasons of the same ranks in words, that with more lateness first.

@@ -8,22 +8,20 @@ is that of the ideal job, the median of equal stretches, and transfers take what
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.causes import Causes
+from tracelens_graph.analyses.critical_path.job_causes import JobCauses
+from tracelens_graph.analyses.critical_path.lanes import Lane
 from tracelens_graph.analyses.idle.host_states import PROFILER
-from tracelens_graph.analyses.stragglers.job_work import COMPUTATION, HOST, explained
+from tracelens_graph.analyses.stragglers.even_on_rank import COMPUTATION, HOST, Even, inputs_on
+from tracelens_graph.analyses.stragglers.job_work import work_of_job
 from tracelens_graph.analyses.stragglers.reasons import GPU_REASONS, OF_STATE, PART
-from tracelens_graph.analyses.stragglers.work import Work
-from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.graph.window import step_number
-from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
+from tracelens_graph.utils.arrays import Codes, Mask, Ns
 
 SIGMAS = 4.0
 """GPU work that takes longer than elsewhere by less than so many standard errors does so by chance."""
@@ -58,17 +56,18 @@ class Excess(NamedTuple):
     ns: int
 
 
+LaneKey = tuple[int, str, int]
+
+
 class _Gpu(NamedTuple):
     """GPU work of a rank.
 
     Attributes:
-        edge: its edges.
         step: of each the number of its step.
         key: of each the number of its name and inputs, the same on all ranks.
         takes: how long each takes, ns.
     """
 
-    edge: Rows
     step: Codes
     key: Codes
     takes: Ns
@@ -107,142 +106,153 @@ class _Usual(NamedTuple):
     ns: np.ndarray
 
 
+class Usual:
+    """What work of ranks takes where no rank is slower than its like.
+
+    Args:
+        job: the ranks.
+        stage: per rank its pipeline stage.
+        even: what it would take where work is even.
+
+    Attributes:
+        slow: places of the ranks whose GPU work takes longer than that of their like, and not by chance.
+        even: per rank what its work takes.
+    """
+
+    def __init__(self, job: JobCauses, stage: Codes, even: Sequence[Even]) -> None:
+        self._did = [one.lanes for one in job.did]
+        self._there = [bool(one.lanes) for one in even]
+        self._stage = stage
+        self._keys: dict[tuple[str, str], int] = {}
+        inputs = [of for _, of in sorted(job.ask(inputs_on, list(job.given)), key=lambda one: one[0])]
+        self._key = [
+            {key: self._numbers(self._did[at][key], of) for key, of in lanes.items()} if self._there[at] else {}
+            for at, lanes in enumerate(inputs)
+        ]
+        self._gpu = [self._gpu_of(at) for at in range(len(even))]
+        found = self._compared()
+        excess = np.array([one.excess for one in found])
+        low = np.sort(excess)[: (len(excess) + 1) // 2]
+        least = max(float(low[-1]), 0.0) + max(LEAST_EXCESS, SPREADS * 1.48 * float(np.median(low[-1] - low)))
+        self.slow = np.flatnonzero(excess >= np.maximum(least, [one.chance for one in found])).tolist()
+        self.even = [self._even(at, one, found[at].ns) for at, one in enumerate(even)]
+
+    def _numbers(self, lane: Lane, inputs: Sequence[str]) -> Codes:
+        both = zip(lane.names, inputs, strict=True)
+        return np.array([self._keys.setdefault(one, len(self._keys)) for one in both], np.int64)
+
+    def _gpu_of(self, place: int) -> _Gpu:
+        parts = [np.empty((3, 0), np.int64)]
+        for lane, keys in self._key[place].items():
+            takes = self._did[place][lane].takes.astype(np.int64)
+            parts.append(np.stack([np.full(len(takes), lane[0]), keys, takes])[:, takes >= 0])
+        return _Gpu(*np.concatenate(parts, axis=1))
+
+    def _compared(self) -> list[_Usual]:
+        """Per rank its GPU work against that of its like."""
+        gpu, keys = self._gpu, len(self._keys)
+        steps, at = np.unique(np.concatenate([one.step for one in gpu]), return_inverse=True)
+        place = np.repeat(np.arange(len(gpu)), [len(one.takes) for one in gpu])
+        takes = np.concatenate([one.takes for one in gpu])
+        of_step = sum_by_group(place * len(steps) + at.ravel(), takes, len(gpu) * len(steps)).astype(float)
+        of_step = of_step.reshape(len(gpu), len(steps))
+        of_step[of_step == 0] = np.nan  # not recorded
+        means = [_Means.of(one, keys) for one in gpu]
+        of_key = np.stack([one.per_step(keys) for one in gpu])
+        error = np.array([float((one.number * one.variance).sum()) for one in means])
+        found = []
+        for rank, stage in enumerate(self._stage):
+            same = self._stage == stage
+            others = np.flatnonzero(~same)
+            same[rank] = False
+            both = []
+            if same.any() and len(gpu[rank].takes):
+                both.append(_beside(means[rank], (of_step[rank], of_step[same]), (of_key[rank], of_key[same]),
+                                    (error[rank], error[same])))  # fmt: skip
+            if len(others):
+                both.append(_across(means[rank], [means[one] for one in others.tolist()]))
+            found.append(max(both, key=lambda one: one.excess, default=_none(means[rank])))
+        return found
+
+    def _even(self, place: int, even: Even, ns: np.ndarray) -> Even:
+        """What work of a rank takes: on the GPU what it took unless it is slow; transfers as they did."""
+        usual: dict[LaneKey, Ns] = {}
+        for key, lane in even.lanes.items():
+            takes = self._did[place][key].takes
+            if key[1] == "host":
+                usual[key] = lane
+            elif place in self.slow:
+                usual[key] = np.where(takes >= 0, np.rint(ns[self._key[place][key]]).astype(np.int64), -1)
+            else:
+                usual[key] = takes.astype(np.int64)
+        return Even(usual)
+
+    def more_ns(self, place: int, kind: int) -> dict[int, int]:
+        """Number of a step -> by how much work of a rank takes longer, ns."""
+        found: dict[int, int] = {}
+        for key, usual in self.even[place].lanes.items():
+            if (key[1] == "host") == (kind == HOST):
+                more = np.where(usual >= 0, self._did[place][key].takes - usual, 0)
+                found[key[0]] = found.get(key[0], 0) + int(more.sum())
+        return found
+
+
 class Sound:
     """A recorded job against the one in which no rank is slower than its like.
 
     Args:
-        causes: the points of its ranks.
-        work: its operations.
-
-    Attributes:
-        work: the operations.
+        job: its ranks.
     """
 
-    def __init__(self, causes: Causes, work: Work) -> None:
-        self._causes, self.work = causes, work
+    def __init__(self, job: JobCauses) -> None:
+        self._has_steps = len(job.steps.number) > 0
+        self._work = work_of_job(job, self._instead)
 
-    # --- what takes longer ---
+    def _instead(self, job: JobCauses, stage: Codes, even: list[Even]) -> list[Even]:
+        self._usual = Usual(job, stage, even)
+        return self._usual.even
 
-    @cached_property
-    def _of(self) -> Mapping[int, Rows]:
-        work = self.work
-        known = np.flatnonzero(work.kind >= 0)
-        return {code: known[at] for code, at in positions_by(work.worker[known] * len(work.kinds) + work.kind[known])}
+    def _length_ns(self, kept: Mask) -> float:
+        """The length of all steps where some types of operations of some ranks take what they took."""
+        return self._work.steps * self._work.length_ns(kept)
 
-    def _edges(self, place: int, kind: str) -> Rows:
-        return self._of.get(place * len(self.work.kinds) + self.work.kinds.index(kind), np.empty(0, np.int64))
-
-    def _steps(self, place: int, edge: Rows, kind: str) -> Codes:
-        """Numbers of the steps of some edges of a rank; -1 without steps."""
-        core, rows = self._causes.core(place), self._causes.row[self._causes.after[edge]]
-        mark = (core.step if kind == HOST else core.gpu_step)[rows]
-        found = np.full(len(mark), -1)
-        for one, at in positions_by(mark):
-            number = step_number(core.names[core.columns.name[one]]) if one >= 0 else None
-            found[at] = -1 if number is None else number
-        return found
-
-    @cached_property
-    def _gpu(self) -> list[_Gpu]:
-        numbers: dict[tuple[str, str], int] = {}
-        found = []
-        for place in range(len(self.work.workers)):
-            core, edge = self._causes.core(place), self._edges(place, COMPUTATION)
-            c, rows = core.columns, self._causes.row[self._causes.after[edge]]
-            inputs = np.where(c.owner[rows] >= 0, c.argset[c.owner[rows]], -1).astype(np.int64)
-            codes, at = np.unique(np.stack([c.name[rows], inputs]), axis=1, return_inverse=True)
-            key = [
-                numbers.setdefault((core.names[name], core.argsets[one][0] if one >= 0 else ""), len(numbers))
-                for name, one in codes.T.tolist()
-            ]
-            takes = self.work.recorded[edge]
-            found.append(_Gpu(edge, self._steps(place, edge, COMPUTATION), np.array(key, np.int64)[at.ravel()], takes))
-        return found
-
-    @cached_property
-    def _usual(self) -> list[_Usual]:
-        """Per rank its GPU work against that of its like."""
-        keys = 1 + max((int(one.key.max(initial=-1)) for one in self._gpu), default=-1)
-        steps, at = np.unique(np.concatenate([one.step for one in self._gpu]), return_inverse=True)
-        place = np.repeat(np.arange(len(self._gpu)), [len(one.edge) for one in self._gpu])
-        takes = np.concatenate([one.takes for one in self._gpu])
-        of_step = sum_by_group(place * len(steps) + at.ravel(), takes, len(self._gpu) * len(steps)).astype(float)
-        of_step = of_step.reshape(len(self._gpu), len(steps))
-        of_step[of_step == 0] = np.nan  # not recorded
-        means = [_Means.of(one, keys) for one in self._gpu]
-        of_key = np.stack([one.per_step(keys) for one in self._gpu])
-        error = np.array([float((one.number * one.variance).sum()) for one in means])
-        found = []
-        for place_of, stage in enumerate(self.work.stage):
-            same = self.work.stage == stage
-            others = np.flatnonzero(~same)
-            same[place_of] = False
-            both = []
-            if same.any() and len(self._gpu[place_of].edge):
-                both.append(_beside(means[place_of], (of_step[place_of], of_step[same]),
-                                    (of_key[place_of], of_key[same]), (error[place_of], error[same])))  # fmt: skip
-            if len(others):
-                both.append(_across(means[place_of], [means[one] for one in others.tolist()]))
-            found.append(max(both, key=lambda one: one.excess, default=_none(means[place_of])))
-        return found
-
-    @cached_property
-    def slow(self) -> list[int]:
-        """Places of the ranks whose GPU work takes longer than that of their like, and not by chance."""
-        excess = np.array([one.excess for one in self._usual])
-        low = np.sort(excess)[: (len(excess) + 1) // 2]
-        least = max(float(low[-1]), 0.0) + max(LEAST_EXCESS, SPREADS * 1.48 * float(np.median(low[-1] - low)))
-        return np.flatnonzero(excess >= np.maximum(least, [one.chance for one in self._usual])).tolist()
-
-    @cached_property
-    def _usual_ns(self) -> Ns:
-        """Per edge what it takes where no rank is slower than its like."""
-        work = self.work
-        usual = work.recorded.copy()
-        host = work.kind == work.kinds.index(HOST)
-        usual[host] = np.minimum(work.recorded, work.ideal)[host]
-        for place in self.slow:
-            usual[self._gpu[place].edge] = np.rint(self._usual[place].ns[self._gpu[place].key])
-        return usual
-
-    # --- what it costs ---
+    def _mask(self, value: bool) -> Mask:
+        return np.full((len(self._work.workers), len(self._work.kinds)), value)
 
     @cached_property
     def recorded_ns(self) -> float:
         """The length of all steps as recorded."""
-        return self._length_ns(self.work.recorded, [])
-
-    def _length_ns(self, ideal: Ns, kept: Sequence[Rows]) -> float:
-        """The length of all steps where some edges take what they took, and others that."""
-        mask = np.zeros(len(ideal), bool)
-        mask[np.concatenate([*kept, np.empty(0, np.int64)])] = True
-        return self.work.steps * replace(self.work, ideal=ideal).length_ns(mask)
+        return self._length_ns(self._mask(True))
 
     @cached_property
     def _sound_ns(self) -> float:
-        return self._length_ns(self._usual_ns, [])
+        return self._length_ns(self._mask(False))
 
-    def _alone_ns(self, place: int, kind: str) -> float:
+    def _alone_ns(self, place: int, kind: int) -> float:
         """What the recording takes longer for work of a rank where nothing else takes longer than usual."""
-        edge = self._edges(place, kind)
-        most = int((self.work.recorded - self._usual_ns)[edge].clip(0).sum())
-        return self._length_ns(self._usual_ns, [edge]) - self._sound_ns if self._may_count(most) else 0.0
+        if not self._may_count(self._work.excess_ns[place, kind]):
+            return 0.0
+        kept = self._mask(False)
+        kept[place, kind] = True
+        return self._length_ns(kept) - self._sound_ns
 
-    def cost_ns(self, places: Sequence[int], kind: str) -> int:
-        """What the recording takes longer for late work of some ranks, once all other ranks are not late.
+    def cost_ns(self, places: Sequence[int], kind: int) -> int:
+        """What the recording takes longer for late work of some ranks, once no other rank is late.
 
         Args:
             places: the ranks.
             kind: the type of operations that count.
         """
-        ideal, own = self.work.recorded.copy(), [self._edges(place, kind) for place in places]
-        for late in {(one.place, kind_of(one.reason)) for one in self.excesses}:
-            ideal[self._edges(*late)] = self._usual_ns[self._edges(*late)]
-        return round(self._length_ns(ideal, own) - self._length_ns(ideal, []))
+        kept = self._mask(True)
+        for one in self.excesses:
+            kept[one.place, kind_of(one.reason)] = False
+        without = self._length_ns(kept)
+        kept[list(places), kind] = True
+        return round(self._length_ns(kept) - without)
 
     def counts(self, ns: float) -> bool:
         """Whether what ranks cost is worth a name."""
-        return ns >= self._sound_ns * min(LEAST_COST, LEAST_OF_A_STEP / self.work.steps)
+        return ns >= self._sound_ns * min(LEAST_COST, LEAST_OF_A_STEP / self._work.steps)
 
     def _may_count(self, ns: float) -> bool:
         """Whether it may be with what other ranks cost for the same reason."""
@@ -252,27 +262,28 @@ class Sound:
     def excesses(self) -> list[Excess]:
         """What ranks did longer than their like that costs the job something, step by step."""
         found: list[Excess] = []
-        for place in range(len(self.work.workers)):
+        for place in range(len(self._work.workers)):
             costs = {kind: self._alone_ns(place, kind) for kind in (COMPUTATION, HOST)}
             for kind, ns in costs.items():
                 if self._may_count(ns) and ns >= SMALL_SHARE * max(costs.values()):
                     found += self._of_kind(place, kind)
         return found
 
-    def _of_kind(self, place: int, kind: str) -> Iterator[Excess]:
-        edge = self._edges(place, kind)
-        reason, what = explained(self._causes, (self.work.recorded, self._usual_ns), edge, place, kind)
-        step = self._steps(place, edge, kind)
-        more = (self.work.recorded - self._usual_ns)[edge]
-        of_step = {number: int(more[at].sum()) for number, at in positions_by(step)}
-        least = SMALL_SHARE * max(of_step.values(), default=0)
-        for number, ns in of_step.items():
-            # A little more of everything is chance, and what the profiler takes is gone without it.
-            if reason not in ("", _PROFILER) and not what.endswith(PART) and ns >= max(least, 1):
-                yield Excess(place, None if number < 0 else number, reason, what, ns)
+    def _of_kind(self, place: int, kind: int) -> list[Excess]:
+        reason, what = self._work.explain(place, kind)
+        # A little more of everything is chance, and what the profiler takes is gone without it.
+        if reason in ("", _PROFILER) or what.endswith(PART):
+            return []
+        of_step = self._usual.more_ns(place, kind)
+        least = max(SMALL_SHARE * max(of_step.values(), default=0), 1)
+        return [
+            Excess(place, step if self._has_steps else None, reason, what, ns)
+            for step, ns in of_step.items()
+            if ns >= least
+        ]
 
 
-def kind_of(reason: str) -> str:
+def kind_of(reason: str) -> int:
     """The type of operations that a reason is about."""
     return COMPUTATION if reason in GPU_REASONS else HOST
 
