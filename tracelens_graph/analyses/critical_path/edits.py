@@ -11,16 +11,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.causes import Causes
+from tracelens_graph.analyses.critical_path.causes import NO_CAUSE, Causes
 from tracelens_graph.analyses.critical_path.lanes import lanes
 from tracelens_graph.analyses.critical_path.meant import Places, meant_by, names_of
 from tracelens_graph.analyses.critical_path.points import Edge
 from tracelens_graph.analyses.critical_path.rank_answers import Given, kept_rank, last_ends, own_causes, reach_of
 from tracelens_graph.analyses.critical_path.repair import Repair
-from tracelens_graph.analyses.critical_path.rerun import NO_CAUSE, Latency, Reach, weights
+from tracelens_graph.analyses.critical_path.rerun import Latency, Reach, weights
+from tracelens_graph.analyses.critical_path.transfer_latency import latencies_of
 from tracelens_graph.analyses.critical_path.walk import shortest_equal
-from tracelens_graph.analyses.ranks.links import LATENCY_BYTES
-from tracelens_graph.analyses.ranks.sizes import Messages
 from tracelens_graph.graph.arrays import fitting, positions_by
 from tracelens_graph.graph.collective_kinds import UNKNOWN, kind_of
 from tracelens_graph.graph.collectives import Collective, collectives_of
@@ -83,7 +82,7 @@ def edited(rank: Reader, asked: Asked) -> Edited:
     changes.make(asked.edits)
     if asked.repair is not None:
         changes.repair(asked.repair)
-    weight = {bound: changes.weights(bound) for bound in BOUNDS}
+    weight: dict[str, Ns] = {bound: changes.weights(bound) for bound in BOUNDS}
     reach = reach_of(causes, kept, asked.given, weight, last_ends(causes, kept))
     return Edited(changes.notes, changes.looked, len(changes.edges), reach)
 
@@ -95,7 +94,8 @@ class _Changes:
         self._causes, self._core, self._places = causes, core, places
         self._gap = causes.time[causes.after] - causes.time[causes.before]
         self._factor = np.ones(len(self._gap))
-        self._fixed, self._gone, self._earlier = np.zeros((3, len(self._gap)), np.int64)
+        self._gone, self._earlier = np.zeros((2, len(self._gap)), np.int64)
+        self._fixed: dict[Latency, Ns] = {bound: np.zeros(len(self._gap), np.int64) for bound in BOUNDS}
         self._repaired: list[tuple[Rows, Mapping[Latency, Ns]]] = []
         self.notes: list[str] = []
         self.looked: list[Looked] = []
@@ -137,7 +137,7 @@ class _Changes:
         for edge, repaired in self._repaired:
             weight[edge] = repaired[bound]
         scaled = np.flatnonzero(self._factor != 1)
-        fixed = self._fixed[scaled]
+        fixed = np.minimum(self._fixed[bound][scaled], weight[scaled])
         weight[scaled] = fixed + np.rint((weight[scaled] - fixed) / self._factor[scaled]).astype(np.int64)
         left = np.maximum(weight - self._gone, 0)
         # What nobody waits for any more is no cause: it lies before all others.
@@ -151,39 +151,35 @@ class _Changes:
         )
 
     def speed_up_group(self, group: str, factor: float) -> None:
-        """Let large messages take less; the time of small ones is latency, whatever the bandwidth."""
+        """Let what is not latency take less."""
         is_meant = meant_by(group, self._places)
-        self._speed_up({group: factor}, lambda _, one: is_meant(one), names_of, LATENCY_BYTES)
+        self._speed_up({group: factor}, lambda _, one: is_meant(one), names_of, has_latency=True)
 
     def _speed_up(
         self,
         factors: Mapping[str, float],
         is_meant: Callable[[str, Collective], bool],
         names: Callable[[Collective], Iterable[str]],
-        least_bytes: int = 0,
+        has_latency: bool = False,
     ) -> None:
-        """Let transfers of some collectives take less; those that are called by a name are meant by it.
-
-        Those of fewer bytes are meant, too, and stay as they are.
-        """
+        """Let transfers of some collectives take less, but for their latency; `names` are what each is called."""
         causes, held = self._causes, collectives_of(self._core)
         edges = np.flatnonzero(np.isin(causes.kind, (Edge.transfer, Edge.run)))
         place = np.array([held.of_row.get(row, -1) for row in causes.row[causes.after[edges]].tolist()], np.int64)
         edges, own = edges[place >= 0], [held.nodes[at] for at in place[place >= 0].tolist()]
-        alone = edges[~causes.is_whole[causes.after[edges]]]
+        waited = np.zeros(len(edges), np.int64)
+        alone = np.flatnonzero(~causes.is_whole[causes.after[edges]])
         if len(alone):  # what it takes longer than the shortest equal one is waiting
-            shortest = shortest_equal(self._core, causes.row[causes.after[alone]])
-            self._fixed[alone] = np.maximum(self._gap[alone] - shortest, 0)
-        is_small = Messages.of(own).size < least_bytes  # an unknown size is not
-        are_small = False
+            shortest = shortest_equal(self._core, causes.row[causes.after[edges[alone]]])
+            waited[alone] = np.maximum(self._gap[edges[alone]] - shortest, 0)
+        latency = latencies_of(own, self._gap[edges] - waited) if has_latency else {}
+        for bound, fixed in self._fixed.items():
+            fixed[edges] = waited + latency.get(bound, 0)
         known = [name for one in own for name in names(one)]
         for kind, factor in factors.items():
             fits = np.array([is_meant(kind, one) for one in own], bool)
-            self._factor[edges[fits & ~is_small]] *= factor
-            are_small |= bool((fits & is_small).any())
+            self._factor[edges[fits]] *= factor
             self._look("collectives", kind, int(fits.sum()), known)
-        if are_small:
-            self.notes.insert(0, f"messages below {least_bytes >> 10} KiB are latency: they take as long as before")
         if not causes.is_whole[causes.after[self.edges]].all():
             self.notes.append(
                 "of collectives of which ranks are not in the set, what they take longer than their shortest equal "

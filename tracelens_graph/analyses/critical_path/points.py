@@ -13,18 +13,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.waits import GpuQueue, waits_of
+from tracelens_graph.analyses.critical_path.gpu_queue import GpuQueue
+from tracelens_graph.analyses.critical_path.waits import JUST_BEFORE_NS, waits_of
 from tracelens_graph.analyses.idle.host_states import PROFILER
 from tracelens_graph.analyses.idle.idle import calls_of
 from tracelens_graph.graph.arrays import is_kind, positions_by
 from tracelens_graph.graph.autograd import autograd_of
-from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.membership import process_of_thread
 from tracelens_graph.graph.recompute import ENGINE
 from tracelens_graph.graph.traversals import host_rows
 from tracelens_graph.schema import Kind
-from tracelens_graph.utils.arrays import Rows
+from tracelens_graph.utils.arrays import Ns, Rows
 
 
 class Edge(IntEnum):
@@ -48,6 +48,8 @@ class Edge(IntEnum):
     """A collective moves data after a rank that takes part has come."""
     transfer = 8
     """A collective ends on a rank after all have come that it gets data from."""
+    maybe = 9
+    """GPU work may wait for a collective on another stream; nothing shows whether it does, so it never binds."""
 
 
 class Role(IntEnum):
@@ -101,7 +103,7 @@ def rank_points(core: Core) -> RankPoints:
     c = core.columns
     queue = GpuQueue(core)
     waits = waits_of(core, queue)
-    end_ns = c.end_ns
+    end_ns = _returns(c.end_ns, *waits.host, queue)
     launches = np.zeros(len(c), bool)
     launches[queue.launch[queue.launch >= 0]] = True
     returns = np.zeros(len(c), bool)
@@ -134,6 +136,7 @@ def rank_points(core: Core) -> RankPoints:
     waiting, awaited = np.concatenate((waiting, unexplained[0])), np.concatenate((awaited, unexplained[1]))
     edges.add(Edge.event, end[awaited], start[waiting])
     edges.add(Edge.sync, end[waits.host[1]], return_point[waits.host[0]])
+    edges.add(Edge.maybe, end[waits.maybe[1]], start[waits.maybe[0]])
     edges.add(Edge.run, start, end)
     before, after, kind = edges.joined()
     order = np.argsort(queue.rows)
@@ -149,6 +152,18 @@ def rank_points(core: Core) -> RankPoints:
         end[order],
         Inferred(waits.inferred, len(unexplained[0]), waits.notes),
     )
+
+
+_ROUNDED_NS = 2
+"""Start and duration are rounded, so that what a call waited for may seem to end so much after it returned."""
+
+
+def _returns(end_ns: Ns, calls: Rows, awaited: Rows, queue: GpuQueue) -> Ns:
+    """Ends of all rows, of calls that wait no sooner than what they wait for."""
+    rounded = (queue.end_ns[awaited] > end_ns[calls]) & (queue.end_ns[awaited] <= end_ns[calls] + _ROUNDED_NS)
+    found = end_ns.copy()
+    np.maximum.at(found, calls[rounded], queue.end_ns[awaited[rounded]])
+    return found
 
 
 class _Collected:
@@ -169,8 +184,6 @@ class _Collected:
 UNEXPLAINED_NS = 20_000
 """GPU work that starts this long after all that it is known to follow from has waited for something else."""
 
-_JUST_BEFORE_NS = 10_000
-
 
 def _unexplained(
     core: Core, queue: GpuQueue, waiting: np.ndarray, awaited: np.ndarray
@@ -179,20 +192,12 @@ def _unexplained(
 
     Within a graph launch, for one, nothing shows which stream waits for which.
     """
-    known = queue.launch >= 0
-    explained = np.full(len(queue.rows), np.iinfo(np.int64).min)
-    explained[known] = core.columns.end_ns[queue.launch[known]]
-    same = np.flatnonzero(queue.lane[1:] == queue.lane[:-1])
-    explained[same + 1] = np.maximum(explained[same + 1], queue.end_ns[same])
-    np.maximum.at(explained, waiting, queue.end_ns[awaited])
-    left = np.flatnonzero(explained < queue.start_ns - UNEXPLAINED_NS)
+    left = np.flatnonzero(queue.explained_ns(waiting, awaited) < queue.start_ns - UNEXPLAINED_NS)
     if not len(left):
         return left, left
     by_end = np.argsort(queue.end_ns, kind="stable")
     # Nothing is done with what is sent, so a send is the cause only where nothing else ended then.
-    collectives = collectives_of(core)
-    sends = [row for row, at in collectives.of_row.items() if collectives.nodes[at].kind == "send"]
-    others = by_end[~np.isin(queue.rows[by_end], sends)]
+    others = by_end[queue.kinds[by_end] != "send"]
     first = _just_before(core, queue, left, others)
     rest = np.setdiff1d(left, first[0], assume_unique=True)
     second = _just_before(core, queue, rest, by_end)
@@ -204,7 +209,7 @@ def _just_before(core: Core, queue: GpuQueue, left: Rows, by_end: Rows) -> tuple
     at = np.searchsorted(queue.end_ns[by_end], queue.start_ns[left], "right") - 1
     left, other = left[at >= 0], by_end[at[at >= 0]]
     device = core.columns.device[queue.rows]
-    fits = (queue.end_ns[other] >= queue.start_ns[left] - _JUST_BEFORE_NS) & (queue.lane[other] != queue.lane[left])
+    fits = (queue.end_ns[other] >= queue.start_ns[left] - JUST_BEFORE_NS) & (queue.lane[other] != queue.lane[left])
     fits &= device[other] == device[left]
     return left[fits], other[fits]
 
@@ -311,11 +316,14 @@ def _working_pairs(core: Core, threads: list[int]) -> set[tuple[int, int]]:
     return pairs or _pairs_in_turns(core, threads, process)
 
 
-_CALLS_A_TURN = 5
+_CALLS_A_TURN = 2
 
 
 def _pairs_in_turns(core: Core, threads: list[int], process: np.ndarray) -> set[tuple[int, int]]:
-    """Threads that make their calls in turns with the one of their process that makes most."""
+    """Threads that make their calls in turns with the one of their process that makes most, and never while it calls.
+
+    Threads that work by themselves call while others do, or once at a time.
+    """
     c = core.columns
     calls = np.flatnonzero(is_kind(c.kind, (Kind.RuntimeCall,)) & np.isin(c.thread, threads))
     calls = calls[np.argsort(c.start_ns[calls], kind="stable")]
@@ -325,8 +333,9 @@ def _pairs_in_turns(core: Core, threads: list[int], process: np.ndarray) -> set[
         count = np.bincount(by)
         main = int(count.argmax())
         for thread in np.flatnonzero(count).tolist():
-            both = by[(by == main) | (by == thread)]
-            turns = int(np.count_nonzero(np.diff(both)))
-            if thread != main and count[thread] >= _CALLS_A_TURN * turns / 2:
+            both = calls[of][(by == main) | (by == thread)]
+            turn = np.flatnonzero(np.diff(c.thread[both]))
+            at_once = c.start_ns[both[turn + 1]] < c.end_ns[both[turn]]
+            if thread != main and count[thread] >= _CALLS_A_TURN * len(turn) / 2 and not at_once.any():
                 pairs.add((min(main, thread), max(main, thread)))
     return pairs

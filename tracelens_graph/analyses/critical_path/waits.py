@@ -9,96 +9,22 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.critical_path.gpu_queue import GpuQueue
 from tracelens_graph.analyses.idle.host_states import SYNCHRONIZATION
 from tracelens_graph.analyses.idle.idle import calls_of
-from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
+from tracelens_graph.analyses.shared.gpu_work import gpu_categories
 from tracelens_graph.errors import ChangedTraceError
 from tracelens_graph.graph.arrays import distinct, positions_by
-from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edges import edge_rows
-from tracelens_graph.graph.traversals import launches_of
+from tracelens_graph.graph.window import whole_window
 from tracelens_graph.schema import Kind
-
-
-class GpuQueue:
-    """GPU events of a rank in the order in which streams take them.
-
-    Attributes:
-        rows: rows of the GPU events, by device, stream and start.
-        lane: number of the stream of each, over all devices.
-        launched_ns: when it, or one before it on its stream, was launched: streams keep the order of launches.
-    """
-
-    def __init__(self, core: Core) -> None:
-        c = core.columns
-        self.core = core
-        self.rows = core.device_order
-        device, stream = c.device[self.rows].astype(np.int64), c.stream[self.rows].astype(np.int64)
-        self.start_ns = c.start_ns[self.rows]
-        self.end_ns = self.start_ns + c.dur_ns[self.rows]
-        new = np.ones(len(self.rows), bool)
-        new[1:] = (device[1:] != device[:-1]) | (stream[1:] != stream[:-1])
-        self.lane = np.cumsum(new) - 1
-        self.first = np.flatnonzero(new)
-        self._lane_of = {
-            key: lane for lane, key in enumerate(zip(device[new].tolist(), stream[new].tolist(), strict=True))
-        }
-        self.launch = launches_of(c, self.rows)
-        known = self.launch >= 0
-        launched = np.where(known, c.start_ns[self.launch], -1)
-        self._moments, code = np.unique(launched, return_inverse=True)
-        width = len(self._moments) + 1
-        # The stream is the high part of the key, so that one running maximum serves all streams.
-        self._key = np.maximum.accumulate(self.lane * width + code)
-        self._width = width
-        self.launched_ns = self._moments[self._key - self.lane * width]
-
-    @property
-    def lanes(self) -> int:
-        """Number of streams, over all devices."""
-        return len(self.first)
-
-    def lane_of(self, device: int, stream: int) -> int:
-        """Number of a stream; -1 for one that ran nothing."""
-        return self._lane_of.get((device, stream), -1)
-
-    def lanes_of(self, device: int) -> list[int]:
-        """Numbers of all streams of a device."""
-        return [lane for (of, _), lane in self._lane_of.items() if of == device]
-
-    def last_before(self, lane: np.ndarray, at: np.ndarray) -> np.ndarray:
-        """The last event on each stream that was launched before a moment; -1 without one."""
-        if not len(self.rows):
-            return np.full(len(lane), -1, np.int64)
-        found = np.searchsorted(self._key, lane * self._width + np.searchsorted(self._moments, at), "left") - 1
-        return np.where((found >= 0) & (lane >= 0) & (self.lane[found] == lane), found, -1)
-
-    def first_after(self, lane: np.ndarray, at: np.ndarray) -> np.ndarray:
-        """The first event on each stream that was launched at a moment or later; -1 without one."""
-        if not len(self.rows):
-            return np.full(len(lane), -1, np.int64)
-        found = np.searchsorted(self._key, lane * self._width + np.searchsorted(self._moments, at), "left")
-        inside = (found < len(self.rows)) & (lane >= 0)
-        found = np.where(inside, found, -1)
-        return np.where(inside & (self.lane[found] == lane), found, -1)
-
-    @cached_property
-    def by_launch(self) -> np.ndarray:
-        """Positions of the events whose launch is known, in the order of launches."""
-        known = np.flatnonzero(self.launch >= 0)
-        return known[np.lexsort((self.launch[known], self.core.columns.start_ns[self.launch[known]]))]
-
-    @cached_property
-    def communicates(self) -> np.ndarray:
-        """Which events communicate."""
-        return gpu_classes(self.core, self.rows) == COMMUNICATION
-
+from tracelens_graph.utils.arrays import Mask, Rows
 
 _STREAM_WAIT = re.compile(r"StreamWaitEvent$")
 _RECORD = re.compile(r"EventRecord(WithFlags)?$")
@@ -108,6 +34,7 @@ _TO_HOST_BLOCKING = re.compile(r"DtoH.*Pageable|Device ?(?:->|To) ?Host.*Pageabl
 _ANY_STREAM = 2**32 - 1
 _NONE = np.zeros(0, np.int64)
 Pairs = tuple[np.ndarray, np.ndarray]
+_NO_PAIRS: Pairs = _NONE, _NONE
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,12 +44,14 @@ class Waits:
     Attributes:
         device: waiting and awaited GPU events: one starts no sooner than the other has ended.
         host: rows of calls, and GPU events that have ended when they return.
+        maybe: the same of communication that nothing is known to wait for, and what may; none where waits are recorded.
         inferred: how many waits between streams are inferred from the order of calls.
         notes: what a reader must know.
     """
 
     device: Pairs
     host: Pairs
+    maybe: Pairs = _NO_PAIRS
     inferred: int = 0
     notes: list[str] = field(default_factory=list)
 
@@ -164,16 +93,21 @@ def waits_of(core: Core, queue: GpuQueue) -> Waits:
         place = np.full(len(core.columns) + 1, -1)
         place[queue.rows] = np.arange(len(queue.rows))
         device.append((place[depends[:, 0]], place[depends[:, 1]]))
-    return Waits(_joined(device), _joined(host), inferred, notes)
+    joined = _joined(device)
+    maybe = _NO_PAIRS if recorded else _maybe(queue, joined[1])
+    return Waits(joined, _joined(host), maybe, inferred, notes)
 
 
-_LEAST_OFTEN = 3
+_LEAST_OFTEN, JUST_BEFORE_NS = 3, 10_000
+"""So often something holds by no chance; work that starts this soon behind other work has waited for it."""
 
 
 def _by_order(core: Core, queue: GpuQueue) -> Pairs:
     """Waits of a trace that records none: communication waits for the work launched before it.
 
-    The work launched behind it waits for it where that holds each time that a stream communicates in one kind.
+    The work launched behind it waits for it where that holds each time that a stream communicates in one kind, often
+    enough or right behind. Else what another thread, or an optimizer, launches next does: gradients are reduced beside
+    the backward pass, and waited for behind it.
     """
     order = queue.by_launch
     communicates = queue.communicates[order]
@@ -184,27 +118,66 @@ def _by_order(core: Core, queue: GpuQueue) -> Pairs:
     one, other = order[own[before[own] >= 0]], order[before[own][before[own] >= 0]]
     follows = queue.end_ns[other] <= queue.start_ns[one]
     waiting, awaited = [one[follows]], [other[follows]]
-    own = own[behind[own] < len(order)]
-    one, other = order[behind[own]], order[own]
-    follows = queue.start_ns[one] >= queue.end_ns[other]
-    kinds = np.array([_kind_of(core, int(row)) for row in queue.rows[other].tolist()])
-    group = np.unique(queue.lane[other], return_inverse=True)[1], np.unique(kinds, return_inverse=True)[1]
-    for _, of in positions_by(group[0] * (len(kinds) + 1) + group[1]) if len(own) else ():
-        if len(of) >= _LEAST_OFTEN and follows[of].all():
-            waiting.append(one[of])
-            awaited.append(other[of])
+    explained = queue.explained_ns(*_NO_PAIRS)
+    handed = cache(lambda: _handed_over(core, queue, order))
+    group = np.unique(queue.lane[order[own]], return_inverse=True)[1] * (len(own) + 1)
+    for _, of in positions_by(group + np.unique(queue.kinds[order[own]], return_inverse=True)[1]) if len(own) else ():
+        for follower, least_often in ((lambda: behind, _LEAST_OFTEN), (handed, 1)):
+            at = own[of][follower()[own[of]] < len(order)]
+            one, other = order[follower()[at]], order[at]
+            late_ns = queue.start_ns[one] - queue.end_ns[other]
+            is_right_behind = (late_ns < JUST_BEFORE_NS) & (queue.end_ns[other] > explained[one])
+            if (late_ns >= 0).all() and (len(at) >= least_often or is_right_behind.any()):
+                waiting.append(one)
+                awaited.append(other)
+                break
     return np.concatenate(waiting), np.concatenate(awaited)
 
 
-def _kind_of(core: Core, row: int) -> str:
-    collectives = collectives_of(core)
-    at = collectives.of_row.get(row, -1)
-    return collectives.nodes[at].kind if at >= 0 else ""
+def _handed_over(core: Core, queue: GpuQueue, order: Rows) -> Rows:
+    """Behind each launch the next one by another thread, or by an optimizer, but for transfers; their number for none.
+
+    Nobody waits for what is sent, and a rank waits for nothing to send it.
+    """
+    last = len(order)
+    thread = core.columns.thread[queue.launch[order]]
+    category, of = gpu_categories(whole_window(core))
+    others = np.flatnonzero(~_transfers(queue, order))
+    optimizes = np.array([name == "Optimizer" for name in category], bool)[of[queue.rows[order[others]]]]
+    turns, steps = others[np.flatnonzero(np.diff(thread[others])) + 1], others[optimizes]
+    place = np.arange(last)
+    follows = np.append(others, last)[np.searchsorted(others, place, "right")]
+    next_turn, next_step = (np.append(one, last)[np.searchsorted(one, place, "right")] for one in (turns, steps))
+    is_turn = np.append(thread, -1)[follows] != thread
+    return np.minimum(np.where(is_turn, follows, next_turn), next_step)
+
+
+def _transfers(queue: GpuQueue, order: Rows) -> Mask:
+    """Which events send to another rank, or receive from one."""
+    return np.isin(queue.kinds[order], ("send", "recv"))
+
+
+def _maybe(queue: GpuQueue, awaited: Rows) -> Pairs:
+    """Communication that nothing is known to wait for, and what computes behind it and began when it had ended."""
+    order = queue.by_launch
+    computes = np.flatnonzero(~queue.communicates[order])
+    at = np.flatnonzero(queue.communicates[order] & ~_transfers(queue, order) & ~np.isin(order, awaited))
+    behind = np.searchsorted(computes, at)
+    at, behind = at[behind < len(computes)], behind[behind < len(computes)]
+    lane, other = queue.lane[order[computes[behind]]], order[at]
+    waiting = np.full(len(at), -1)
+    last = np.append(queue.first[1:], len(queue.rows))
+    for number, of in positions_by(lane):
+        first = queue.first[number]
+        found = first + np.searchsorted(queue.start_ns[first : last[number]], queue.end_ns[other[of]])
+        waiting[of] = np.where(found < last[number], found, -1)
+    launched = (waiting >= 0) & (queue.launch[waiting] >= 0)
+    return waiting[launched], other[launched]
 
 
 def _joined(pairs: list[Pairs]) -> Pairs:
     if not pairs:
-        return _NONE, _NONE
+        return _NO_PAIRS
     one, other = (np.concatenate(side).astype(np.int64) for side in zip(*pairs, strict=True))
     both = (one >= 0) & (other >= 0)
     return one[both], other[both]

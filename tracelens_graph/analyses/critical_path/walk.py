@@ -37,7 +37,7 @@ class Class(IntEnum):
 _OF_EDGE: Mapping[Edge, Class] = {
     Edge.host: Class.host, Edge.call: Class.host, Edge.launch: Class.launch, Edge.stream: Class.stream,
     Edge.event: Class.event, Edge.sync: Class.sync, Edge.run: Class.computation, Edge.arrive: Class.peer,
-    Edge.transfer: Class.communication,
+    Edge.transfer: Class.communication, Edge.maybe: Class.event,
 }  # fmt: skip
 
 
