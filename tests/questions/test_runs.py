@@ -9,8 +9,10 @@ from math import exp
 from typing import Any
 
 import pytest
+from placed_traces import marked
 from same_tables import assert_same
 
+from corpus import needs_corpus, traces_named
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.categories.kernels import kernel_category
 from tracelens_graph.db.database import Database
@@ -61,12 +63,17 @@ def made(seed: int) -> tuple[TraceSet, int, set[str], float]:
     return TraceSet(members), since, slower, factor
 
 
+def push(database: Database, traces: TraceSet) -> None:
+    """Push facts; what is there already is left."""
+    for one in traces:
+        database.push(one.core, run=one.run, name=one.name, labels=one.labels, options=Options(kinds=()))
+
+
 @pytest.fixture
 def answers(database: Database) -> Callable[..., Any]:
     def both(seed: int, name: str, **parameters: Any) -> Any:
         traces, *_ = made(seed)
-        for one in traces:
-            database.push(one.core, run=one.run, name=one.name, labels=one.labels, options=Options(kinds=()))
+        push(database, traces)
         query, twin = database.ask(name, **parameters), QUESTIONS[name](traces, **parameters)
         assert_same(query, twin)
         return query
@@ -89,3 +96,51 @@ def test_slower_kernels_are_named_with_the_build_and_the_modules(answers: Callab
 @pytest.mark.parametrize("of", ["signature", "module"])
 def test_what_they_run_for_is_slower_too(answers: Callable[..., Any], of: str) -> None:
     answers(1, "regressions", label="facts1", of=of)
+
+
+REAL = traces_named(
+    "tracelens/h100/qwen1.5-0.5b",
+    "tracelens/mi300/qwen1.5-0.5b",
+    "dlrm-8-ranks/kineto/rank0",
+    "dlrm-8-ranks/kineto/rank1",
+    "tracelens/inference/vllm-decode/graph-replay",
+)
+
+
+@cache
+def real() -> TraceSet:
+    return TraceSet(
+        TraceMember(marked(path), f"real{place}", "facts real", (f"place={place}",)) for place, path in enumerate(REAL)
+    )
+
+
+@needs_corpus
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("findings_across", {"run": "facts real"}),
+        ("worst_of_roof", {"run": "facts real"}),
+        ("signature_history", {"label": "place"}),
+        ("signature_history", {"label": "place", "op": "aten::addmm"}),
+        ("regressions", {"label": "place"}),
+    ],
+    ids=str,
+)
+def test_of_real_traces(database: Database, name: str, given: dict[str, Any]) -> None:
+    push(database, real())
+    assert_same(database.ask(name, **given), QUESTIONS[name](real(), **given))
+
+
+@needs_corpus
+def test_traces_like_one(database: Database) -> None:
+    push(database, real())
+    found = [
+        row for row in database.ask("runs_like", b="facts real/real0", top=0).records() if row["run"] == "facts real"
+    ]
+    assert found[0]["trace"] == "real1"  # the same model on another device
+    expected = QUESTIONS["runs_like"](real(), b="facts real/real0").records()
+    assert [(row["trace"], row["same_names"], row["names"]) for row in found] == [
+        (row["trace"], row["same_names"], row["names"]) for row in expected
+    ]
+    for row, twin in zip(found, expected, strict=True):
+        assert row["overlap_percent"] == pytest.approx(twin["overlap_percent"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import exp, log, sqrt
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from tracelens_graph.analyses.across.spending import Build, Of, Spending, beside, builds_of, spending
 from tracelens_graph.analyses.report.facts import facts_of_trace
@@ -82,7 +82,7 @@ def parted(values: list[float]) -> Parted | None:
 
 def regressions(
     traces: TraceSet,
-    of: Of = "kernel",
+    of: Literal["kernel", "signature", "module"] = "kernel",
     label: str | None = None,
     named: str | None = None,
     min_percent: float = 5,

@@ -98,8 +98,8 @@ def add_facts(context: Context, g: Core | Window, arch: Architecture | None = No
     of_trace |= setup_of(w.core) | facts_of_trace(w)
     for source in SOURCES:
         if source.of == "Device":
-            for number, values in _of_devices(w, source, list(devices)):
-                devices[number] |= values
+            for device, values in _of_devices(w, source, list(devices)):
+                devices[device] |= values
         elif source.of == "StepTime":
             for (uid,), values in facts_of(w, source).items():
                 context.join("TOOK", trace, context.add(f"step:{uid}", "StepTime"))
@@ -108,10 +108,10 @@ def add_facts(context: Context, g: Core | Window, arch: Architecture | None = No
             for key, node, spent in w.once(spent_by, source.of):
                 context.join("SPENT", trace, context.add(key, source.of, **node), **spent)
     for place, one in enumerate(verdict(w, arch)):
-        node = context.add(f"finding:{one.id}", "Finding", name=one.id, topic=one.topic)
+        number = context.add(f"finding:{one.id}", "Finding", name=one.id, topic=one.topic)
         shown = {name: one.evidence[name] for name in ("kind", "percent", "percent_of") if name in one.evidence}
         context.join(
-            "SHOWS", trace, node, place=place, text=one.text, severity=one.severity,
+            "SHOWS", trace, number, place=place, text=one.text, severity=one.severity,
             evidence=json.dumps(dict(one.evidence)), **shown,
         )  # fmt: skip
     numbers = {key: number for number, key in enumerate(context.nodes)}
