@@ -65,8 +65,8 @@ def replay(
         option(
             metavar="N",
             min=0,
-            help=f"The first N operations and argument sets, with -o of those that can be replayed; 0 for all. "
-            f"{ROWS} without --op and --uid.",
+            help=f"The first N operations and argument sets: with -o of those that can be replayed, with --gemms of "
+            f"products; 0 for all. Without it {ROWS}, with --op, --uid or --gemms all.",
         ),
     ] = None,
     by: Annotated[
@@ -107,8 +107,8 @@ def replay(
         str | None,
         option(
             metavar="SIZE=N,N...",
-            help="With -o: programs of the first operation at other sizes: batch=1,2,4,8; 4096=1024,2048, wherever that "
-            "size stands; query.0,key.0=1,2, the first sizes of these arguments.",
+            help="With -o: programs of the first operation at other sizes: batch=1,2,4,8; 4096=1024,2048, wherever "
+            "that size stands; query.0,key.0=1,2, the first sizes of these arguments.",
         ),
     ] = None,
     gemms: Annotated[

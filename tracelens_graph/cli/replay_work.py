@@ -76,8 +76,7 @@ def _list_or_write(asked: Asked, w: Window, device: Architecture | None) -> None
     elif asked.output is None:
         print_screen(asked, w, table, coverage(charged, every))
     else:
-        can_be_verified = not w.core.framework.compiles_programs
-        print_written(asked.output, table, coverage(charged, every), can_be_verified)
+        print_written(asked.output, table, coverage(charged, every))
 
 
 def _print_table(table: Table, asked: Asked) -> None:

@@ -60,16 +60,19 @@ _PLAIN = ("convert", "copy")
 _OF_LIBRARIES = {"custom-call(gemm)": "dot", "custom-call(convolution forward)": "convolution"}
 """Calls of libraries -> the instruction that computes the same."""
 
+_CALL_IT = "call the library's own function with the sizes of the row"
 _REASONS = (
-    (r"fusion\(dot\)|custom-call\(gemm\)", "its product is not recorded"),
-    (r"fusion\(", "a fusion: what is in it is not recorded in full"),
-    (r"custom-call\(triton\)", "a Triton kernel"),
-    (r"custom-call\(collective\)|all-|reduce-scatter|collective-|ragged-all|send|recv", "a collective"),
-    (r"custom-call\(attention", "attention of a library"),
-    (r"custom-call\(", "a call of a library"),
-    (r"while|conditional|call|async-", "control flow"),
-)
-"""Names in the table of ops, and why these instructions cannot be replayed."""
+    (r"fusion\(dot\)|custom-call\(gemm\)", "its product is not recorded",
+     "call jax.numpy.matmul with the sizes of the row"),
+    (r"fusion\(", "a fusion: what is in it is not recorded in full", "nothing: only its operands and result are known"),
+    (r"custom-call\(triton\)", "a Triton kernel", "nothing: a profile has no source of kernels"),
+    (r"custom-call\(collective\)|all-|reduce-scatter|collective-|ragged-all|send|recv", "a collective",
+     "nothing: programs of JAX run on one device"),
+    (r"custom-call\(attention", "attention of a library", _CALL_IT),
+    (r"custom-call\(", "a call of a library", _CALL_IT),
+    (r"while|conditional|call|async-", "control flow", "the instructions in it have rows of their own"),
+)  # fmt: skip
+"""Names in the table of ops, why these instructions cannot be replayed, and what helps."""
 
 
 @dataclass(frozen=True)
@@ -153,8 +156,8 @@ def plan_instruction(core: Core, row: int) -> InstructionPlan:
         given, result = [((batch, m, k), facts.type), ((batch, k, n), facts.type)], ((batch, m, n), result[1])
         assumed.append("fusion: the product alone, its operands row by row")
     elif not (opcode in _CALLS or opcode in _PLAIN or (opcode in _ALONG and call)):
-        reason = next((why for pattern, why in _REASONS if re.match(pattern, kind)), f"no replay of {identifier(kind)}")
-        raise CannotReplay(reason)
+        unknown = f"no replay of {identifier(kind)}", ""
+        raise CannotReplay(*next((why for pattern, *why in _REASONS if re.match(pattern, kind)), unknown))
     strides = zip(recorded.strides, given, strict=False)
     if not assumed and any(one and one != dense_strides(dims) for one, (dims, _) in strides):
         assumed.append("operands: lie row by row")
