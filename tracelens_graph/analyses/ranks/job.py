@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from tracelens_graph.analyses.critical_path.causes import Causes
-from tracelens_graph.analyses.critical_path.critical_path import causes_of
+from tracelens_graph.analyses.critical_path.job_causes import JobCauses
 from tracelens_graph.analyses.critical_path.what_if import WhatIf, what_if
 from tracelens_graph.analyses.ranks.collective_tables import collectives_table, kinds_table, unmatched_collectives
 from tracelens_graph.analyses.ranks.figures import Figures
@@ -23,6 +22,7 @@ from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollective
 from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
 from tracelens_graph.analyses.ranks.rank_tables import balance_table, rank_steps, times_table
 from tracelens_graph.analyses.ranks.slow_links import SlowLinks, slow_links
+from tracelens_graph.analyses.ranks.strangers import strangers
 from tracelens_graph.analyses.stragglers.culprits import culprits_table
 from tracelens_graph.analyses.stragglers.late_causes import late_arrivals, late_ranks
 from tracelens_graph.analyses.stragglers.lateness import Lateness, lateness
@@ -71,7 +71,7 @@ class Job:
     ) -> None:
         self._whole = None if whole is None else whole.whole()
         self.matched = MatchedCollectives(ranks, correct, whole)
-        while found := self.matched.whole.strangers:
+        while found := strangers(self.matched.whole):
             kept = [place for place in range(len(ranks)) if place not in found]
             ranks = ranks.only(kept) if isinstance(ranks, TraceSet) else [ranks[place] for place in kept]
             whole = None if whole is None else whole.only(kept)
@@ -125,7 +125,7 @@ class Job:
         return lateness(self.figures, arrivals, self.delays, self.slowdown if self.is_replayed else None)
 
     @cached_property
-    def _causes(self) -> Causes | None:
+    def _causes(self) -> JobCauses | None:
         """What bound the points of all ranks, over all that was recorded; None of lean graphs, or without GPU work.
 
         None as well where ranks share no collective, and where clocks of hosts are not known.
@@ -137,7 +137,7 @@ class Job:
             or (whole := self._held) is None
         ):
             return None
-        return causes_of(whole, self.matched.whole) if all(len(one.core.gpu_rows) for one in whole) else None
+        return JobCauses(whole, self.matched.whole) if all(len(one.core.gpu_rows) for one in whole) else None
 
     @property
     def is_replayed(self) -> bool:
@@ -154,7 +154,7 @@ class Job:
             return None
         try:
             late = [self.matched.ranks[place].name for place in places]
-            return what_if(self._causes.traces, repair=late, matched=self._causes.matched)
+            return what_if(self._causes, repair=late)
         except AnalysisError:
             return None
 

@@ -13,15 +13,15 @@ from tracelens_graph.replay.program.measure import (
     UNCAPPED,
     arguments,
     bytes_of,
+    called,
     check_fits,
     ended,
     known_of,
     measure_call,
-    operator,
     options,
     show,
     why,
-    write,
+    write_results,
 )
 from tracelens_graph.replay.program.values import build_on, entered
 
@@ -32,7 +32,7 @@ PLAN: Any = []
 
 def measured(plan: dict[str, Any], asked: argparse.Namespace) -> dict[str, Any]:
     """What a call of an operation takes and does, beside what was traced."""
-    call, make, largest = operator(plan), partial(arguments, plan), UNCAPPED
+    make, largest = partial(arguments, plan), UNCAPPED
     if asked.cap_bytes is None:
         check_fits(make, asked.device)
     else:
@@ -42,7 +42,7 @@ def measured(plan: dict[str, Any], asked: argparse.Namespace) -> dict[str, Any]:
     positional, keyword = make()
     positional = [[min(n, largest) if type(n) is int else n for n in a] if type(a) is list else a for a in positional]
     with entered(plan.get("modes", [])):
-        return measure_call(lambda: call(*positional, **keyword), known_of(plan), asked, largest)
+        return measure_call(called(plan, positional, keyword), known_of(plan), asked, largest)
 
 
 def listed(asked: argparse.Namespace) -> list[dict[str, Any]]:
@@ -73,7 +73,7 @@ def main() -> int:
     add("-v", "--verbose", action="store_true", help="print plans, too")
     add("file", nargs="?", metavar="PLANS", help="JSON file with a list of plans, in place of those of this program")
     asked = parser.parse_args()
-    return ended(lambda: run(asked, parser), asked.file or parser.prog)
+    return ended(lambda: run(asked, parser), asked.file or parser.prog, asked)
 
 
 def run(asked: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
@@ -99,6 +99,5 @@ def run(asked: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
             break
     if len(plans) != 1:
         print(f"{len(results) - failed} of {len(plans)} operations ran")
-    if asked.json:
-        write(asked.json, lambda part: Path(part).write_text(json.dumps(results, indent=1)))
+    write_results(asked.json, results)
     return 1 if failed else 0
