@@ -125,6 +125,20 @@ def test_as_many_heads_as_sequences_are_not_swept_with_the_batch() -> None:
     assert places(attention(16), "query.0,1.0,value.0") == places(attention(12))
 
 
+def test_a_number_that_is_none_has_no_position() -> None:
+    made = call("clamp", tensor(4, 8), scalar("a"), scalar("2.5"))
+    assert places(made, "self.1") == {"self.1": 8}
+    with pytest.raises(AnalysisError, match="has no size min"):
+        places(made, "min")
+
+
+def test_a_number_that_is_no_size_can_be_named() -> None:
+    made = call("topk", tensor(4, 8), scalar("8"), scalar("-1"), scalar("True"), scalar("True"))
+    assert places(made, "8") == {"self.1": 8}
+    assert places(made, "k") == {"k": 8}
+    assert resized(made, 8, 2).values[1] == "8"
+
+
 def test_a_tensor_of_which_several_sizes_change_is_named() -> None:
     core = load_core(calls())
     plans = Plans(named(core.everything, "aten::mm"))
