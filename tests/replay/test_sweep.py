@@ -12,7 +12,7 @@ from tracelens_graph.replay.choosing import choose
 from tracelens_graph.replay.planned import Estimates, Plans
 from tracelens_graph.replay.replay_plan import Recorded, TensorValue
 from tracelens_graph.replay.signatures import named
-from tracelens_graph.replay.sweep import Sweep, _places, _resized, swept
+from tracelens_graph.replay.sweep import Sweep, _nested, _places, _resized, swept
 
 
 def shapes(text: str, op: str = "aten::mm") -> list[list[tuple[int, ...]]]:
@@ -125,11 +125,9 @@ def test_as_many_heads_as_sequences_are_not_swept_with_the_batch() -> None:
     assert places(attention(16), "query.0,1.0,value.0") == places(attention(12))
 
 
-def test_a_number_that_is_none_has_no_position() -> None:
-    made = call("clamp", tensor(4, 8), scalar("a"), scalar("2.5"))
-    assert places(made, "self.1") == {"self.1": 8}
-    with pytest.raises(AnalysisError, match="has no size min"):
-        places(made, "min")
+@pytest.mark.parametrize(("kind", "text"), [("Scalar", "a"), ("ScalarList", "[1, a]"), ("Device", "cpu"), ("", "")])
+def test_what_is_no_number_has_no_position(kind: str, text: str) -> None:
+    assert _nested(Recorded(((),), (kind,), ((),), (text,)), 0) == ()
 
 
 def test_a_number_that_is_no_size_can_be_named() -> None:
