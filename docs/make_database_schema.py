@@ -53,11 +53,11 @@ its trace, and `uid`. The first 1 % of a kind by GPU time are `Hot`, the next 9 
 
 CONTEXT = """## Context and knowledge
 
-What `--label` says of a trace is a property of its `Trace` node: `--label batch=64` is `label_batch`, the number 64, and
-`--label commit=3f2a9c` is `label_commit`, a text. `MATCH (t:Trace {label_batch: 64})` finds those traces.
+What `--label` says of a trace is a property of its `Trace` node: `--label batch=64` is `label_batch`, the number 64,
+and `--label commit=3f2a9c` is `label_commit`, a text. `MATCH (t:Trace {label_batch: 64})` finds those traces.
 
-The thread of an event n is `(:Thread {trace: n.trace, number: n.thread})`, and the innermost annotation or step over it is
-`(:Event {trace: n.trace, uid: n.annotation})`.
+The thread of an event n is `(:Thread {trace: n.trace, number: n.thread})`, and the innermost annotation or step over it
+is `(:Event {trace: n.trace, uid: n.annotation})`.
 
 Context belongs to one trace (`trace`) or one run (`run`). Knowledge (`Signature`, `Program`, `KernelName`,
 `Category`, `SubtreeClass`) is keyed by its content alone, and shared by all traces of a database.
