@@ -183,6 +183,7 @@ def _print_coverage(covered: Table, what: str = "Can be replayed") -> None:
     for (why, remedy), percent in greatest[:_MOST_REASONS]:
         if percent >= _SMALL:
             text = cut_end(f"{why}; what helps: {remedy}" if remedy else why, _LONGEST)
+            text = text.replace("what helps: nothing", "nothing helps")
             for line in wrapped(
                 printable(f"  {percent:5.1f} %  {text}"), min(terminal_width(sys.stdout), _WIDEST), " " * 11
             ):
