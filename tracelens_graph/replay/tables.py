@@ -79,7 +79,7 @@ REPLAY_COVERAGE = TableSchema(
 
 OUTCOMES = {
     "equal": "recorded as in the trace",
-    "equal but assumed": "the same, with arguments that the trace does not tell",
+    "equal but assumed": "the same, with arguments that the trace does not show",
     "equal arguments": "ops below and kernels are not compared: it ran on another kind of device, the trace has no "
     "such call, or it is one of JAX",
     "ran": "a gradient, which is another operation on this kind of device, so that nothing is compared",
