@@ -126,7 +126,7 @@ _BINARY = frozenset((
     "clamp_max", "lerp", "special_xlog1py", "special_xlogy", "special_zeta", "gcd", "lcm", "logaddexp",
     "logaddexp2",
 ))  # fmt: skip
-"""Ops that Python's operators, or functions that take a number for a tensor, lead to; in-place forms count as one."""
+"""Ops that Python's operators, or functions that take a number for a tensor, lead to; in-place forms by plain names."""
 _TAKING_NUMBERS = frozenset(
     ("add", "div", "divide", "mul", "multiply", "sub", "subtract", "true_divide", "floor_divide")
 )
@@ -332,12 +332,12 @@ def _cast(op: str, recorded: Recorded, below: Sequence[tuple[str, Recorded]]) ->
     return again[0] if again[0].dims == recorded.dims else None
 
 
-# --- sparse tensors, of which a trace has sizes and dtype alone ----------------------------------------------------
+# --- sparse tensors: a trace has their sizes and dtype alone --------------------------------------------------------
 
 _SHARE = 10
 """One in so many places has an entry."""
 _MERGES = "aten::_coalesce"
-"""Merges entries at one place; it is called for tensors alone of which that is not known to be done."""
+"""Merges entries at one place; it is called only for tensors that may have several there."""
 
 
 def filled_sparse(tensor: TensorValue, call: Call) -> TensorValue:

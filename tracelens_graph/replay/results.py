@@ -26,8 +26,8 @@ class Result(msgspec.Struct):
     Attributes:
         signature: its arguments; None for several operations in their order, which have none of their own.
         error: why there is none; empty if there is.
-        library: version of CUDA or ROCm; empty where the program could not say.
-        driver: version of the driver and, where the system shows it, the clock: `580.65.06, 1980 MHz`.
+        library: version of CUDA or ROCm; empty where it is not known.
+        driver: version of the driver and, where it is known, the clock: `580.65.06, 1980 MHz`.
         count: calls in the trace; 0 for sizes that the trace does not have.
         traced_us, total_us: GPU time below these calls in the trace: its median, and its sum.
         percent: this sum as share of the trace's GPU time.
