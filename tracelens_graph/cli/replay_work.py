@@ -222,9 +222,9 @@ def _write_one(asked: Asked, folder: Path, w: Window) -> None:
 # --- without a trace ------------------------------------------------------------------------------------------------
 
 
-_AS_TRACED = ("equal", "equal but assumed", "equal arguments", "not filled", "needs ranks", "not run")
+_AS_TRACED = ("equal", "equal but assumed", "equal arguments", "ran", "not filled", "needs ranks", "not run")
 """Outcomes that are no fault of a program."""
-_COMPARED = ("equal", "equal but assumed", "equal arguments")
+_COMPARED = ("equal", "equal but assumed", "equal arguments", "ran")
 """Of these, those of programs that ran."""
 
 _HEAD = 1 << 16

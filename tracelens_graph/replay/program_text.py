@@ -198,7 +198,7 @@ def dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 def heading(plan: ReplayPlan) -> str:
     """The heading of a program in full: the operation, its arguments, what was traced, what is assumed."""
-    lines = [f"{ascii_text(plan.op)}: one operation of a trace, called again by itself.", ""]
+    lines = [f"{ascii_text(plan.name)}: one operation of a trace, called again by itself.", ""]
     lines += entry("arguments", ", ".join(f"{one.name} {words(one.value)}" for one in plan.arguments) or "none")
     return "\n".join([*lines, *heading_lines(plan), "", written_by(plan.imports)]) + "\n"
 

@@ -258,6 +258,7 @@ class ReplayPlan(Struct, frozen=True):
         work: what models say of one call.
         notes: what else is not as it was, in words.
         imports: modules that register the operation, where it is none of PyTorch's own.
+        gradient: if there are any, the gradient of the operation is called, given these gradients of its results.
         modes: what PyTorch is to be in during the call: `no_grad`, `below_autograd`, `autocast bfloat16`, and settings
             of `torch.backends` such as `cudnn.benchmark=True`.
     """
@@ -275,6 +276,12 @@ class ReplayPlan(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
     modes: tuple[str, ...] = ()
+    gradient: tuple[TensorValue | None, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What it is called: its operation; of a gradient the traced operation."""
+        return self.traced.within if self.gradient else self.op
 
     @property
     def arguments(self) -> Iterator[Argument]:

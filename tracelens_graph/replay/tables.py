@@ -82,6 +82,7 @@ OUTCOMES = {
     "equal but assumed": "the same, with arguments that the trace does not tell",
     "equal arguments": "ops below and kernels are not compared: it ran on another kind of device, the trace has no "
     "such call, or it is one of JAX",
+    "ran": "a gradient, which is another operation on this kind of device, so that nothing is compared",
     "other kernel": "other kernels",
     "other children": "other ops below",
     "other arguments": "another name, or other types, shapes, strides or values",
