@@ -75,7 +75,7 @@ def given_of(query: Query, traces: list[str]) -> dict[str, Any]:
 
 def documented() -> list[str]:
     """The statements about a trace or a run in the pages of the documentation that are about databases."""
-    pages = sorted(set(DOCS.glob("*.md")) - {DOCS / "cypher-without-server.md"})
+    pages = sorted(set(DOCS.glob("*.md")) - {DOCS / "cypher-without-a-server.md"})
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
     found = re.findall(r'db query "(MATCH .*?)"$', text, re.MULTILINE | re.DOTALL)
     found += re.findall(r"^```cypher\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
