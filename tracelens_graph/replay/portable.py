@@ -1,6 +1,6 @@
 """Calls of one vendor's library as the operation of PyTorch that leads to them on its GPUs, and runs on all others.
 
-What such a call is told besides, and what its kernels show, are settings of PyTorch: `cudnn.benchmark=True`.
+What such a call is given besides, and what its kernels show, are settings of PyTorch: `cudnn.benchmark=True`.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ def _is_rounded(kernel: str) -> bool:
 
 
 def _flags(core: Core) -> dict[str, bool]:
-    """Flags that all convolutions of a trace were called with, as gradients do not tell theirs."""
+    """Flags that all convolutions of a trace were called with, as gradients do not show theirs."""
     found: dict[str, set[str]] = {}
     c = core.columns
     for code in [code for code, name in enumerate(core.names) if _TELLING.fullmatch(name)]:

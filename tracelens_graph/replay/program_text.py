@@ -204,7 +204,7 @@ def heading(plan: ReplayPlan) -> str:
 
 
 def heading_lines(plan: ReplayPlan, width: int = _HEADING_WIDTH, is_short: bool = False) -> Iterator[str]:
-    """What a trace tells of a call, and what is assumed, as lines of a heading; a short one has one line of kernels."""
+    """What a trace says of a call, and what is assumed, as lines of a heading; a short one has one line of kernels."""
     kernels = list(plan.traced.kernels[:_MOST_KERNELS])
     if is_short and kernels:
         kernels = [cut_end("; ".join(kernels), width - _LABEL)]

@@ -110,7 +110,7 @@ class _Program:
         self._library = preamble({plan.op: (plan.schema, plan.imports)})
         self._lines: list[str] = []
         self._texts: dict[str, str] = {}
-        """Tensors in shared memory -> their variables: what is told alike twice is one tensor."""
+        """Tensors in shared memory -> their variables: what is written alike twice is one tensor."""
 
     def text(self) -> str:
         arguments = {one.name: self._argument(one) for one in self._plan.arguments}
@@ -161,7 +161,7 @@ class _Program:
             function, given = f"{given[0][0]}.{name.partition('.')[0]}", given[1:]
         else:
             function = _function(plan, name)
-            # What is no tensor is given by name, which tells more.
+            # What is no tensor is given by name, which says more.
             unnamed = len(list(takewhile(lambda one: one.type.startswith("Tensor"), positional)))
             unnamed = len(positional) if any(keyword.iskeyword(one.name) for one in positional) else unnamed
             given, keywords = given[:unnamed], [*positional[unnamed:], *keywords]
@@ -295,7 +295,7 @@ class _Program:
         return _filled(["result = dict(", *_separated(listed), ")"], "    ")
 
     def _rates(self) -> str:
-        """What is printed of the rates of which the work is known."""
+        """What is printed of the rates, as far as the work is known."""
         rates = (("tflops", "TFLOP/s", self._plan.work.flops), ("tbytes_per_s", "TB/s", self._plan.work.bytes))
         return "".join(f", {{{name}:.3g}} {unit}" for name, unit, work in rates if work)
 

@@ -112,7 +112,7 @@ def check_fits(make: Callable[[], tuple[list[Any], dict[str, Any]]], name: str) 
     """
     try:
         free = getattr(torch, name).mem_get_info()[0]
-    except (AttributeError, RuntimeError):  # a CPU, or a device that does not tell
+    except (AttributeError, RuntimeError):  # a CPU, or a device that does not show
         free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 1 << 62
     if (wanted := bytes_of(make)) > free:
         raise MemoryError(f"its tensors need {wanted / 1e9:,.1f} GB, and {name} has {free / 1e9:,.1f} GB free")
@@ -252,7 +252,7 @@ def settings(modes: list[str]) -> dict[str, Any]:
 
 
 def driver() -> str:
-    """The version of the device's driver, and the clock of its processors in MHz where something tells it."""
+    """The version of the device's driver, and the clock of its processors in MHz where something shows it."""
     clock = "nvidia-smi --query-gpu=clocks.sm --format=csv,noheader,nounits"
     asked = "cat /sys/module/nvidia/version /sys/module/amdgpu/version", clock
     version, mhz = (os.popen(f"({one}) 2>/dev/null").readline().strip() for one in asked)

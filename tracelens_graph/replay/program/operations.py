@@ -77,7 +77,7 @@ def main() -> int:
 
 
 def run(asked: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    """Measure what was asked for; the exit code tells whether all of it ran."""
+    """Measure what was asked for; the exit code says whether all of it ran."""
     plans, results, failed = listed(asked), [], 0
     if len(plans) != 1 and (asked.profile or asked.execution_trace):
         parser.error("a trace is of one operation: choose it with --only")

@@ -108,7 +108,7 @@ def verify(
     replayers: Sequence[Replayer] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> Table:
-    """Run the programs of a folder that `replay -o` wrote, and tell which are recorded as the calls of the trace.
+    """Run the programs of a folder that `replay -o` wrote, and say which are recorded as the calls of the trace.
 
     Each is profiled for one call. Name, types, sizes, strides and values of its arguments, the ops below it and, where
     both ran on a GPU, its kernels are compared with what the folder's index says of the traced call. Programs share
@@ -160,7 +160,7 @@ def _parts(program: Program) -> Iterable[int | None]:
 
 
 def memory_bytes() -> int:
-    """Bytes of memory of this machine; more than any has where it does not tell."""
+    """Bytes of memory of this machine; more than any has where it does not show."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -168,7 +168,7 @@ def memory_bytes() -> int:
 
 
 def _interpreter(python: str | None) -> str:
-    """The interpreter as it is called from any folder; links stay, as they tell a virtual environment."""
+    """The interpreter as it is called from any folder; links stay, as they name a virtual environment."""
     if not python:
         return sys.executable
     return os.path.abspath(python) if os.path.dirname(python) else python
