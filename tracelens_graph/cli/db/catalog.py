@@ -89,21 +89,22 @@ def drop(
         known = graphs.traces()
         traces = {trace["id"]: trace for one in wanted for trace in meant(known, one)}
         if not yes:
-            _ask(traces.values())
+            confirm("drop", traces.values())
         for trace in traces.values():
             with progress_on_terminal(f"dropping {shorten(printable(trace['path']), 40)}", unit="events") as progress:
                 graphs.drop(trace["id"], progress)
             typer.echo(printable(f"dropped {trace['path']}: {trace.get('nodes', 0):,} events"))
 
 
-def _ask(traces: Collection[Mapping[str, Any]]) -> None:
+def confirm(what: str, traces: Collection[Mapping[str, Any]]) -> None:
+    """Ask whether something is to be done to traces; who says no ends the command."""
     from tracelens_graph.utils.texts import printable
 
     if not sys.stdin.isatty():
         raise typer.BadParameter("nobody can be asked here: add --yes")
     for trace in traces:
         typer.echo(printable(f"{trace['path']}: {trace.get('nodes', 0):,} events"), err=True)
-    typer.confirm(f"drop {len(traces)} trace{'s' if len(traces) > 1 else ''}?", abort=True, err=True)
+    typer.confirm(f"{what} {len(traces)} trace{'s' if len(traces) > 1 else ''}?", abort=True, err=True)
 
 
 def _listed(traces: Sequence[Mapping[str, Any]], strange: int) -> Table:
