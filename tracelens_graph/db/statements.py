@@ -228,10 +228,13 @@ DELETIONS = {
 """What belongs to a comparison, or to a matching, and that node: statements to be run one after the other, each until
 nothing is left. Parameters: that of the key, `begun` and `limit`."""
 
+_UNUSED = "NOT EXISTS { (n)<-[e]-() WHERE type(e) <> 'RUNS' }"
+"""What ran for what keeps no kernel: it is known of any trace, past or present."""
+
 DELETE_UNUSED = tuple(
     "OPTIONAL MATCH (t:Trace {state: 'loading'}) WITH count(t) AS loading WHERE loading = 0 "
-    f"MATCH (n:{label}) WHERE NOT EXISTS {{ (n)<--() }} WITH n LIMIT $limit "
-    "SET n.name = n.name WITH n WHERE NOT EXISTS { (n)<--() } "  # again, as now it is locked
+    f"MATCH (n:{label}) WHERE {_UNUSED} WITH n LIMIT $limit "
+    f"SET n.name = n.name WITH n WHERE {_UNUSED} "  # again, as now it is locked
     "DETACH DELETE n RETURN count(*) AS deleted"
     for label in KNOWLEDGE
 )
