@@ -20,6 +20,7 @@ from tracelens_graph.analyses.ranks.link_tables import (
 )
 from tracelens_graph.analyses.ranks.links import Links
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.ranks.one_job import of_one_job
 from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
 from tracelens_graph.analyses.ranks.rank_tables import balance_table, rank_steps, times_table
 from tracelens_graph.analyses.ranks.slow_links import SlowLinks, slow_links
@@ -69,14 +70,8 @@ class Job:
         correct: bool = True,
         whole: TraceSet | None = None,
     ) -> None:
+        self.matched, whole = of_one_job(ranks, correct, whole)
         self._whole = None if whole is None else whole.whole()
-        self.matched = MatchedCollectives(ranks, correct, whole)
-        while found := self.matched.whole.strangers:
-            kept = [place for place in range(len(ranks)) if place not in found]
-            ranks = ranks.only(kept) if isinstance(ranks, TraceSet) else [ranks[place] for place in kept]
-            whole = None if whole is None else whole.only(kept)
-            self._whole = None if whole is None else whole.whole()
-            self.matched = MatchedCollectives(ranks, correct, whole, [*self.matched.left_out, *found.values()])
         self.figures = Figures(self.matched, architecture)
 
     @cached_property
