@@ -21,6 +21,7 @@ from pages import DOCS
 
 from tracelens_graph.cypher import library
 from tracelens_graph.db.browser import FAVOURITES, STYLE, favourites, style
+from tracelens_graph.db.connection import browser_link
 from tracelens_graph.db.database import connect
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate, write
@@ -97,9 +98,8 @@ def browser(program: str | None) -> Iterator[Page]:
 def login(page: Page, address: str, bolt: str, password: str, user: str = "neo4j") -> None:
     """Open Neo4j Browser and connect."""
     way = "" if password else "&preselectAuthMethod=NO_AUTH"
-    page.goto(f"{address}/browser/?dbms={bolt}{way}&db=neo4j")
+    page.goto(f"{browser_link(address, bolt, user)}{way}&db=neo4j")
     if password:
-        page.fill("[data-testid=username]", user)
         page.fill("[data-testid=password]", password)
         page.click("[data-testid=connect]")
     page.wait_for_selector("text=Connected to Neo4j", state="attached", timeout=60_000)

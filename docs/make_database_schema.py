@@ -36,6 +36,7 @@ from tracelens_graph.schema.database import (
     REPEATED_EDGES,
     event_labels,
 )
+from tracelens_graph.schema.facts import SOURCES, SPENT_ON
 from tracelens_graph.schema.stored import Stored
 
 HEAD = """# The graph in the database
@@ -53,14 +54,15 @@ its trace, and `uid`. The first 1 % of a kind by GPU time are `Hot`, the next 9 
 
 CONTEXT = """## Context and knowledge
 
-What `--label` says of a trace is a property of its `Trace` node: `--label batch=64` is `label_batch`, the number 64, and
-`--label commit=3f2a9c` is `label_commit`, a text. `MATCH (t:Trace {label_batch: 64})` finds those traces.
+What `--label` says of a trace is a property of its `Trace` node: `--label batch=64` is `label_batch`, the number 64,
+and `--label commit=3f2a9c` is `label_commit`, a text. `MATCH (t:Trace {label_batch: 64})` finds those traces.
 
-The thread of an event n is `(:Thread {trace: n.trace, number: n.thread})`, and the innermost annotation or step over it is
-`(:Event {trace: n.trace, uid: n.annotation})`.
+The thread of an event n is `(:Thread {trace: n.trace, number: n.thread})`, and the innermost annotation or step over it
+is `(:Event {trace: n.trace, uid: n.annotation})`.
 
 Context belongs to one trace (`trace`) or one run (`run`). Knowledge (`Signature`, `Program`, `KernelName`,
-`Category`, `SubtreeClass`) is keyed by its content alone, and shared by all traces of a database.
+`Category`, `SubtreeClass`, `ModulePlace`, `CollectiveKind`, `Finding`) is keyed by its content alone, and shared by all
+traces of a database.
 
 What the analyses of a trace find out is context of it. From a GPU event `IN_MODULE` leads to the call of a module whose
 work it is, and `PART_OF` from there to its place in the module tree, a `ModulePath`, and to the top. Backward work is
@@ -70,6 +72,12 @@ those with GPU work have `IN_MODULE`. `NEXT_LAYER` leads from layer to layer, an
 others. An allocation (`MemoryEvent`) is `ALLOCATED_IN` a call, and `IN_MODULE` where GPU work of that call would be;
 its release `RELEASES` it. A `Gap` lies between the GPU events that are `BEFORE` and `AFTER` it, and is `CAUSED_BY` what
 the host did.
+"""
+
+FACTS = """## Facts
+
+What the events of a trace add up to. Each fact is a cell of the answer to a question about the trace, or several cells
+that are added up. A push with `--facts` writes these, and no event; `db forget-events` leaves these.
 """
 
 DIFFS = """## Comparisons
@@ -115,12 +123,23 @@ def schema_page() -> str:
     parts += ["## Edges\n", _table(("type", "from", "to", "what"), edges)]
     for name, found in EDGE_PROPERTIES.items():
         parts += [f"Properties of `{name}`:\n", _properties(found)]
+    parts += [FACTS, _table(("on", "property", "unit", "question", "column"), _fact_rows())]
     parts.append(DIFFS)
     parts += _section("comparisons", DIFF_KINDS, DIFF_PROPERTIES, DIFF_EDGES, DIFF_EDGE_PROPERTIES)
     parts += [RANKS, *_section("ranks", RANK_KINDS, RANK_PROPERTIES, RANK_EDGES, RANK_EDGE_PROPERTIES)]
     parts.append(INDEXES)
     parts.append("```cypher\n" + "".join(f"{one};\n" for one in schema().values()) + "```\n")
     return "\n".join(parts)
+
+
+def _fact_rows() -> Iterator[tuple[str, ...]]:
+    """Each fact, and the cells that it comes from."""
+    for source in SOURCES:
+        of = f"`SPENT` to `{source.of}`" if source.of in SPENT_ON else f"`{source.of}`"
+        given = "".join(f", {name}={value}" for name, value in source.given.items())
+        for fact in source.facts:
+            which = f", row `{fact.row}`" if fact.row else f", {fact.fold}" if fact.fold != "only" else ""
+            yield of, f"`{fact.name}`", fact.unit, f"`{source.question}`{given}", f"`{fact.column}`{which}"
 
 
 def _section(

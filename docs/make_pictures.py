@@ -27,6 +27,7 @@ PURPOSE = {
     "api": "what users of Python call first: load(), load_set(), from_networkx()",
     "ogm": "what push stored, as objects of py2neo",
     "compat": "everything that is TraceLens's: names, calls, layouts",
+    "embedded": "Cypher without a server, on an embedded engine",
     "db": "graphs in Neo4j: push, ask, pull, drop; a local server",
     "replay": "any operation of a trace as a program that calls it by itself",
     "nxview": "all networkx faces of the columns: TraceGraph, sets, comparisons",

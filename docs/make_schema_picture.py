@@ -69,6 +69,10 @@ BOXES = (
     Box(("Program",), 1310, 198),
     Box(("Run",), 1310, 290),
     Box(("Trace",), 1080, 290),
+    Box(("StepTime",), 1310, 400),
+    Box(("Finding",), 1310, 490),
+    Box(("ModulePlace",), 1310, 580),
+    Box(("CollectiveKind",), 1310, 670),
     Box(("Device",), 1080, 510),
     Box(("ProcessGroup",), 1080, 610),
 )

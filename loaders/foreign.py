@@ -17,11 +17,13 @@ _RECORD = "record one with torch.profiler and export_chrome_trace"
 _EXPORTED = f"tracelens-graph reads PyTorch's own traces: {_RECORD}"
 _JAX_TOO = f"tracelens-graph reads profiles of JAX (*.xplane.pb) and PyTorch's own traces: {_RECORD}"
 
+_AS_JSON = "tracelens-graph reads what rocprofv3 writes with --output-format json or rocpd"
+_AS_SQLITE = "tracelens-graph reads what this writes: nsys export --type sqlite"
 _NSYS = "is a report of Nsight Systems"
 _ROCPROF = "of AMD's rocprof"
 IS_XPLANE = "is a JAX/XLA profile (XPlane protocol buffer), not a trace of PyTorch's profiler"
 NO_EVENTS = f"is a JSON list without events, not a trace; {_EXPORTED}"
-_PERFETTO = f"is a Perfetto trace (protocol buffer); ui.perfetto.dev opens it; {_EXPORTED}"
+_PERFETTO = f"is a Perfetto trace (protocol buffer); ui.perfetto.dev opens it; {_AS_JSON}; {_EXPORTED}"
 _PLANES = re.compile(rb"/(?:host:|device:(?:GPU|TPU))")
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
@@ -44,19 +46,13 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"<", "is an HTML or XML page, not a profiler trace in JSON"),
 )
 
-_DATABASES = (
-    (b"CUPTI_ACTIVITY_KIND", f"{_NSYS}, exported to SQLite; nsys-ui opens the .nsys-rep; {_EXPORTED}"),
-    (b"rocpd_", f"is a database {_ROCPROF} (rocpd); {_EXPORTED}"),
-)
-"""What a table's name in an SQLite file tells."""
-
 _HEADERS = (
-    ({"kernel_name", "start_timestamp"}, f"is a CSV table {_ROCPROF} (rocprofv3); {_EXPORTED}"),
-    ({"kind", "function", "start_timestamp"}, f"is a CSV table {_ROCPROF} (rocprofv3); {_EXPORTED}"),
+    ({"kernel_name", "start_timestamp"}, f"is a CSV table {_ROCPROF} (rocprofv3); {_AS_JSON}"),
+    ({"kind", "function", "start_timestamp"}, f"is a CSV table {_ROCPROF} (rocprofv3); {_AS_JSON}"),
     ({"kernelname", "gpu-id"}, f"is a CSV table {_ROCPROF}; {_EXPORTED}"),
     ({"name", "calls", "totaldurationns"}, f"is a CSV table {_ROCPROF}; {_EXPORTED}"),
-    ({"start (ns)", "duration (ns)"}, f"is a CSV table of nsys stats; {_EXPORTED}"),
-    ({"time (%)", "total time (ns)"}, f"is a CSV table of nsys stats; {_EXPORTED}"),
+    ({"start (ns)", "duration (ns)"}, f"is a CSV table of nsys stats; {_AS_SQLITE}"),
+    ({"time (%)", "total time (ns)"}, f"is a CSV table of nsys stats; {_AS_SQLITE}"),
 )
 """Columns, in small letters -> whose table it is."""
 
@@ -110,8 +106,7 @@ def what_is(head: bytes, name: str, *, unpacked: bool = False) -> str:
     if not text:
         return "begins with white space only, not a trace"
     if head.startswith(b"SQLite format 3\0"):
-        found = (what for table, what in _DATABASES if table in head)
-        return next(found, f"is an SQLite database (an Nsight Systems export?), not a profiler trace; {_EXPORTED}")
+        return "is an SQLite database that is packed: unpack it first"
     for magic, what in _MAGIC:
         if head.startswith(magic):
             return what
@@ -128,7 +123,7 @@ def what_is(head: bytes, name: str, *, unpacked: bool = False) -> str:
     if head[0] == 0x0A and _BINARY.search(head, 0, 512):
         return _what_protobuf_is(head)
     if name.lower().endswith(_NSYS_NAMES):
-        return f"{_NSYS} ({PurePath(name).suffix}); nsys-ui opens it; {_EXPORTED}"
+        return f"{_NSYS} ({PurePath(name).suffix}); {_AS_SQLITE} {PurePath(name).name}"
     named = "" if unpacked else _SUFFIXES.get(PurePath(name).suffix.lower(), "")
     if named and _BINARY.search(head, 0, 512):
         return f"is named as {named} and does not begin as one: its first bytes are damaged; copy or record it again"
@@ -162,8 +157,6 @@ def what_json_is(head: bytes, whole: bool) -> str | None:
     keys = _keys(head)
     if is_execution_trace(head):
         return IS_EXECUTION_TRACE
-    if b"rocprofiler-sdk-tool" in keys:
-        return f"is a JSON result {_ROCPROF} (rocprofv3); {_EXPORTED}"
     if b"nbformat" in keys:
         return "is a notebook, not a profiler trace"
     if b"traceEvents" in keys:

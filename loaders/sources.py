@@ -16,6 +16,7 @@ import weakref
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -26,6 +27,9 @@ HEAD = 65536
 """Bytes that are enough to say what a file is."""
 _GZIP = b"\x1f\x8b"
 _ZSTD, _ZIP = b"\x28\xb5\x2f\xfd", b"PK\x03\x04"
+_SQLITE = b"SQLite format 3\0"
+ROCPROF_KEY, _FIRST_KEY = b'"rocprofiler-sdk-tool"', 256
+"""The outermost key of a JSON result of rocprofv3, and bytes within which it stands."""
 _BOM = b"\xef\xbb\xbf"
 _DESCRIPTORS = "/proc/self/fd"
 """Where Linux has files that are open."""
@@ -44,7 +48,8 @@ class Source:
     Attributes:
         name: what to call it in messages: the path, or `<stdin>` and the like.
         path: the file the bytes come from (a temporary one for a spool), None for bytes in memory.
-        packing: "plain", "gzip", "zstd", "zip" or "graph" (a saved graph).
+        packing: "plain", "gzip", "zstd", "zip", "graph" (a saved graph) or "sqlite" (a report of another profiler, read
+            as the trace that says the same).
         cut_short: bytes that came out of a compressed stream that ended before its end; 0 of a whole one. Set while
             reading.
         faults: what else is wrong with a compressed file, by keys of `REPAIR_MEANING`. Set while reading.
@@ -114,6 +119,23 @@ class Source:
             TraceError: it cannot be opened; or, while reading, it unpacks to more than it may.
         """
         self.check_unchanged()
+        stream = self._unpacked()
+        if not self._is_rocprof:
+            return stream
+        from tracelens_graph.loaders.reports import open_result
+
+        return open_result(stream, self.name)
+
+    @cached_property
+    def _is_rocprof(self) -> bool:
+        """Whether it is a JSON result of rocprofv3, which is read as the trace that says the same."""
+        if self.packing in ("sqlite", "graph"):
+            return False
+        with self._unpacked() as stream:
+            return ROCPROF_KEY in (stream.read(_FIRST_KEY) or b"")
+
+    def _unpacked(self) -> BinaryIO:
+        """A fresh stream of what was packed; of a database, of the trace that says the same."""
         raw = self._raw()
         if self.path is not None and _stamp(os.fstat(raw.fileno())) != self._stamp:
             raw.close()
@@ -124,6 +146,11 @@ class Source:
             return _Unpacked(_open_zstd(raw, self), self)
         if self.packing == "zip":
             return _Unpacked(_open_zip(raw, self.name), self)
+        if self.packing == "sqlite":
+            raw.close()
+            from tracelens_graph.loaders.reports import open_database
+
+            return open_database(self.path or self._data or b"", self.name)
         return raw
 
     def most_unpacked(self) -> float:
@@ -315,7 +342,7 @@ def _compact_json(parsed: Any) -> bytes:
 def _packing(head: bytes, name: str) -> str:
     if head.startswith(GRAPH_MAGIC):
         return "graph"
-    for magic, packing in ((_GZIP, "gzip"), (_ZSTD, "zstd"), (_ZIP, "zip")):
+    for magic, packing in ((_GZIP, "gzip"), (_ZSTD, "zstd"), (_ZIP, "zip"), (_SQLITE, "sqlite")):
         if head.startswith(magic):
             return packing
     with suppress(XplaneError):

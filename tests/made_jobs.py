@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
 
-from tracelens_graph.analyses.critical_path.causes import Causes, causes
+from joint_causes import causes
+
+from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.job_causes import JobCauses, job_causes
 from tracelens_graph.analyses.ranks.held import Entry, Held
 from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives

@@ -7,6 +7,11 @@ from tracelens_graph.analyses.across.divergences import layer_differences as lay
 from tracelens_graph.analyses.across.history import incomplete_traces as incomplete_traces
 from tracelens_graph.analyses.across.history import run_history as run_history
 from tracelens_graph.analyses.across.identified_labels import identified_labels as identified_labels
+from tracelens_graph.analyses.across.regressions import regressions as regressions
+from tracelens_graph.analyses.across.runs import findings_across as findings_across
+from tracelens_graph.analyses.across.runs import runs_like as runs_like
+from tracelens_graph.analyses.across.runs import signature_history as signature_history
+from tracelens_graph.analyses.across.runs import worst_of_roof as worst_of_roof
 from tracelens_graph.analyses.across.signatures import common_signatures as common_signatures
 from tracelens_graph.analyses.across.signatures import kernel_choices as kernel_choices
 from tracelens_graph.analyses.across.signatures import ops_only_in_one as ops_only_in_one

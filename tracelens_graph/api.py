@@ -45,9 +45,9 @@ def load(
     """Load a trace as a graph.
 
     Args:
-        source: a path (`.json`, `.json.gz`, `.json.zst`, `.zip`, `.xplane.pb` or a saved graph, told apart by content;
-            a folder as `jax.profiler` writes it), `-` for standard input, bytes, a file object, or parsed JSON (a dict
-            with `traceEvents` or the list of events).
+        source: a path (`.json`, `.json.gz`, `.json.zst`, `.zip`, `.xplane.pb`, a report of Nsight Systems or of AMD's
+            profilers, or a saved graph, known by content; a folder as `jax.profiler` writes it), `-` for standard
+            input, bytes, a file object, or parsed JSON (a dict with `traceEvents` or the list of events).
         et: the execution trace of the same run, given like `source`: the graph is linked with it (`g.link`), and takes
             from it arguments of ops and collectives that the trace does not record.
         capture: folder or trace of the captures of the graphs that it replays, or several of these: replayed kernels

@@ -68,6 +68,8 @@ _QUESTIONS = {
     "analyses.across.divergences": "diff_places=divergences kernel_replacements layer_differences",
     "analyses.across.identified_labels": "identified_labels",
     "analyses.across.history": "run_history incomplete_traces",
+    "analyses.across.regressions": "regressions",
+    "analyses.across.runs": "findings_across worst_of_roof signature_history runs_like",
     "analyses.ranks.collective_tables": "rank_collectives collective_kinds",
     "analyses.ranks.rank_tables": "rank_balance",
     "analyses.critical_path.critical_path": "critical_path=segments_of_run",

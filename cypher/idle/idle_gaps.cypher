@@ -26,6 +26,9 @@
 //   op_us: its part in the gap, us
 //   frame: module or Python function on the launching thread in the gap
 //   frame_us: its part in the gap, us
+//   because: call or frame to which the largest part of the gap is due, of the hundred longest gaps of each device
+//   because_us: time of it, and of other calls of its function, in the gap, us
+//   line: the user's line that it comes from
 WITH {trace: null, device: null, min_us: 1, top: 20} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
@@ -39,5 +42,6 @@ RETURN g.device AS device, (g.start_ns + coalesce(t.lead_ns, 0)) / 1e6 AS gap_st
        (launch.start_ns - g.start_ns) / 1e3 AS launch_begin_us, (launch.end_ns - g.start_ns) / 1e3 AS launch_end_us,
        head([(g)-[:CAUSED_BY]->(call:RuntimeCall) | call.name]) AS call, g.call_ns / 1e3 AS call_us,
        head([(g)-[:CAUSED_BY]->(op:Op) | op.name]) AS op, g.op_ns / 1e3 AS op_us,
-       head([(g)-[:CAUSED_BY]->(frame:Module|PythonFunction) | frame.name]) AS frame, g.frame_ns / 1e3 AS frame_us
+       head([(g)-[:CAUSED_BY]->(frame:Module|PythonFunction) | frame.name]) AS frame, g.frame_ns / 1e3 AS frame_us,
+       g.because AS because, g.because_ns / 1e3 AS because_us, g.line AS line
 ORDER BY g.number

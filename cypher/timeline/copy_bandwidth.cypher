@@ -14,7 +14,9 @@
 //   start_us: when the stretch begins, counted from the zero of Perfetto UI, us
 //   end_us: when it ends, us
 //   bytes: bytes moved in the stretch, to whole ones, B
+//   busy_us: time of it in which a copy of the direction runs, us
 //   gb_per_s: bytes per time of the stretch, GB/s
+//   max_gb_per_s: greatest rate of all copies that run at once, GB/s
 WITH {trace: null, points: 20, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
@@ -42,9 +44,25 @@ UNWIND copies AS c
 WITH t, low, high, c, CASE WHEN c.start > low THEN c.start ELSE low END AS from,
      CASE WHEN c.end < high THEN c.end ELSE high END AS to, coalesce(t.lead_ns, 0) AS lead
 WITH c.device AS device, c.direction AS direction, low + lead AS start, high + lead AS end,
-     toInteger(floor(0.5 + sum(CASE WHEN to > from THEN c.rate * (to - from) ELSE 0.0 END))) AS bytes
-WITH device, direction, collect({start: start, end: end, bytes: bytes}) AS parts, sum(bytes) AS total
+     toInteger(floor(0.5 + sum(CASE WHEN to > from THEN c.rate * (to - from) ELSE 0.0 END))) AS bytes,
+     collect(CASE WHEN to > from THEN [from, to, c.rate] END) AS spans
+CALL (spans) {
+  UNWIND spans AS span
+  UNWIND [[span[0], 1, span[2]], [span[1], -1, -span[2]]] AS change
+  WITH change ORDER BY change[0], change[1]
+  WITH collect(change) AS changes
+  // Over time: how many copies run and their rate, the greatest one, the last moment, and how long any ran so far.
+  RETURN reduce(s = {running: 0, rate: 0.0, most: 0.0, since: 0, busy: 0}, c IN changes | {
+    running: s.running + c[1],
+    rate: CASE WHEN s.running + c[1] > 0 THEN s.rate + c[2] ELSE 0.0 END,
+    most: CASE WHEN s.running + c[1] > 0 AND s.rate + c[2] > s.most THEN s.rate + c[2] ELSE s.most END,
+    since: c[0],
+    busy: s.busy + CASE WHEN s.running > 0 THEN c[0] - s.since ELSE 0 END
+  }) AS course
+}
+WITH device, direction, collect({start: start, end: end, bytes: bytes, course: course}) AS parts, sum(bytes) AS total
 UNWIND parts AS part
 RETURN device, direction, part.start / 1e3 AS start_us, part.end / 1e3 AS end_us, part.bytes AS bytes,
-       toFloat(part.bytes) / (part.end - part.start) AS gb_per_s
+       part.course.busy / 1e3 AS busy_us, toFloat(part.bytes) / (part.end - part.start) AS gb_per_s,
+       part.course.most AS max_gb_per_s
 ORDER BY total DESC, device, direction, start_us

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tracelens_graph.frameworks import XLA
+from tracelens_graph.frameworks import PROFILERS
 from tracelens_graph.graph.build import EventTable
 from tracelens_graph.graph.info import LEFT_OUT_ITERATIONS
 from tracelens_graph.loaders.kineto.collect import NODE_FAMILIES, Collected, dtype_of
@@ -26,12 +26,11 @@ KEPT_METADATA = (
     "baseTimeNanoseconds", "record_shapes", "with_stack", "with_modules", "with_flops", "profile_memory",
     "cupti_version", "cuda_runtime_version", "cuda_driver_version", "roctracer_version", "hip_runtime_version",
     "hip_driver_version", "nccl_version", "pytorch_version", "torch_version", "generator", "host_name", "host",
-    "switch", "profiler", LEFT_OUT_ITERATIONS,
+    "switch", "profiler", "nsys_version", LEFT_OUT_ITERATIONS,
 )  # fmt: skip
 """Top-level keys that are kept. All others stay out: real traces carried tokens in them. Of the host's name a hash is
 kept, so that ranks of one host know each other, and one of what hosts of one switch share in it; a piece cut out of a
-trace has these as `host` and `switch`. Of the profiler's name only that of XLA is kept, which pieces of profiles of JAX
-have."""
+trace has these as `host` and `switch`. Of the profiler's name only those that we write ourselves are kept."""
 
 _TYPES = {"deviceProperties": list, "distributedInfo": dict, "generator": str, "host_name": str, "host": str,
           "switch": str, LEFT_OUT_ITERATIONS: dict}  # fmt: skip
@@ -188,7 +187,7 @@ def _compact(text: bytes) -> str:
 def metadata_of(keys: dict[str, Any]) -> dict[str, Any]:
     """The top-level keys that may be kept, without host names and environment, and without what is damaged."""
     kept = {key: keys[key] for key in KEPT_METADATA if key in keys and isinstance(keys[key], _TYPES.get(key, object))}
-    if kept.get("profiler") != XLA.profiler:
+    if kept.get("profiler") not in PROFILERS:
         kept.pop("profiler", None)
     if distributed := kept.get("distributedInfo"):
         kept["distributedInfo"] = {key: distributed[key] for key in _KEPT_DISTRIBUTED if key in distributed}

@@ -21,8 +21,7 @@ def pushed(run: Run, neo4j: Connection, monkeypatch: pytest.MonkeyPatch, tmp_pat
     for name, value in (("URI", neo4j.uri), ("USER", neo4j.user), ("PASSWORD", neo4j.password)):
         monkeypatch.setenv(f"NEO4J_{name}", value)
     (tmp_path / "small.json").write_text(json.dumps(small_trace() | {"mark": "db query"}))
-    code, _, err = run("db", "push", tmp_path / "small.json", "--run", "cli-query")
-    assert (code, err) == (0, "")
+    assert run("db", "push", tmp_path / "small.json", "--run", "cli-query")[0] == 0
     return "cli-query/small"
 
 

@@ -114,7 +114,7 @@ def test_jax_beside_pytorch(run: Run, jax_run: Path, torch_run: Path) -> None:
             ["2025_07_01_23_00_36", "2026_01_01_00_00_00"],
         ),
         (["a/rank0.json", "b/rank0.json"], ["a", "b"]),
-        ([f"p/{RUN}/a.xplane.pb", f"q/{RUN}/b.xplane.pb"], ["a.xplane.pb", "b.xplane.pb"]),
+        ([f"p/{RUN}/a.xplane.pb", f"q/{RUN}/b.xplane.pb"], ["a", "b"]),
     ],
 )
 def test_the_shortest_that_tells(runs: list[str], names: list[str]) -> None:

@@ -122,10 +122,11 @@ def test_a_program_per_signature_is_written(run: Run, trace: Path, tmp_path: Pat
     assert [name.rpartition("_")[0] for name in files] == ["001_aten_mm", "002_aten_mm", "003_aten_copy"]
     for name in files:
         ast.parse((folder / name).read_text("ascii"))
-    assert f"wrote 3 programs and replay.json to {folder}: 26.7 % of the GPU time" in out
+    assert f"wrote 3 programs and replay.json to {folder}, for 26.7 % of the GPU time" in out
     assert "left out: c10d::allreduce_: collective" in out
     assert f"run the first: python {folder / files[0]}" in out
-    assert out.splitlines()[-1] == f"verify them: tracelens-graph replay --verify {folder}"
+    assert f"verify them: tracelens-graph replay --verify {folder} --python python" in out
+    assert out.splitlines()[-1].endswith("tracelens-graph replay --compare FOLDER_A FOLDER_B")
     listed = read_folder(folder)
     assert [one.file for one in listed] == files
     (plan,) = listed[0].plans
@@ -177,7 +178,7 @@ def test_a_batch_is_one_program(run: Run, trace: Path, tmp_path: Path) -> None:
     assert (code, err) == (0, "")
     assert f"run it: python {folder / 'run.py'}" in out
     (listed,) = read_folder(folder)
-    assert (listed.kind, [plan.traced.calls for plan in listed.plans]) == ("batch", [2, 1, 1])
+    assert (listed.kind, [plan.traced.calls for plan in listed.plans]) == ("full", [2, 1, 1])
     run("replay", trace, "-o", folder)
     assert not (folder / "run.py").exists()
 
@@ -276,7 +277,7 @@ def test_results_are_compared(run: Run, tmp_path: Path) -> None:
 
 def test_a_sweep_and_a_script_of_products(run: Run, trace: Path, tmp_path: Path) -> None:
     code, out, _ = run("replay", trace, "--op", "aten::mm", "--sweep", "batch=1,8", "-o", tmp_path / "sweep")
-    assert (code, len(out.splitlines()), len(list((tmp_path / "sweep").glob("*.py")))) == (0, 4, 2)
+    assert (code, len(out.splitlines()), len(list((tmp_path / "sweep").glob("*.py")))) == (0, 6, 2)
     assert out.startswith("changes self.0 (8)\n")
     code, out, err = run("replay", trace, "--op", "aten::copy_", "--gemms", "cublas")
     assert (code, out, len(err.splitlines())) == (1, "", 1)

@@ -93,7 +93,7 @@ def test_rows_of_a_report(unique: pd.DataFrame) -> None:
 
 def test_the_program_beside_is_written_as_one_file(tmp_path: Path) -> None:
     write(str(tmp_path / "run.py"))
-    assert plan_in((tmp_path / "run.py").read_text(), "batch") == []
+    assert plan_in((tmp_path / "run.py").read_text(), "full") == []
     assert all((BESIDE / name).is_file() for name in ("utils.py", "batched_replay.py", "batched_replay_readme.md"))
 
 

@@ -18,8 +18,16 @@ from tracelens_graph.db.browser import FAVOURITES, STYLE, favourites, style
 from tracelens_graph.db.connection import LOOPBACK, Connection
 from tracelens_graph.db.database import Database
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.schema import CONTEXT_KINDS, Kind
-from tracelens_graph.schema.database import CONTEXT_PROPERTIES, EVENT_PROPERTIES, HEAT, HOT, WARM
+from tracelens_graph.schema import CONTEXT_KINDS, DIFF_KINDS, RANK_KINDS, Kind
+from tracelens_graph.schema.database import (
+    CONTEXT_PROPERTIES,
+    DIFF_PROPERTIES,
+    EVENT_PROPERTIES,
+    HEAT,
+    HOT,
+    RANK_PROPERTIES,
+    WARM,
+)
 from tracelens_graph.simulate import simulate, write
 
 if TYPE_CHECKING:
@@ -36,13 +44,14 @@ RULES = {label: dict(_SETTING.findall(body)) for label, body in _RULE.findall(st
 WAY = ("Module", "PythonFunction", "Op", "RuntimeCall", "Kernel")
 """Kinds that a path from a module to a kernel goes through."""
 
-KINDS = {kind.name for kind in Kind} | set(CONTEXT_KINDS)
+KINDS = {kind.name for kind in Kind} | set(CONTEXT_KINDS) | set(DIFF_KINDS) | set(RANK_KINDS)
+PROPERTIES = {**CONTEXT_PROPERTIES, **DIFF_PROPERTIES, **RANK_PROPERTIES}
 
 
 def test_kinds_differ_in_colour_and_have_captions_that_are_stored() -> None:
     assert len({RULES[kind]["color"] for kind in KINDS}) == len(KINDS)
     for kind in KINDS:
-        stored = {"name"} | {one.name for one in CONTEXT_PROPERTIES.get(kind, EVENT_PROPERTIES)}
+        stored = {"name"} | {one.name for one in PROPERTIES.get(kind, EVENT_PROPERTIES)}
         assert RULES[kind]["caption"].strip("'{}") in stored
 
 

@@ -106,6 +106,27 @@ def test_ops_of_one_number_are_one_collective() -> None:
     assert [len(node.uids) for node in nodes_of(*ops)] == [2, 1]
 
 
+@pytest.mark.parametrize("numbers", [(0, 0, 0), (-1, -1, -1), (1, 2, 1), (1, 1, 2, 2, 1)])
+def test_numbers_that_repeat_prove_nothing(numbers: tuple[int, ...]) -> None:
+    found = collectives_of(load({FORWARD: [comms(launch(GENERIC, **args(Seq=number))) for number in numbers]}))
+    assert [(node.sequence, node.index) for node in found.nodes] == [(None, at) for at in range(len(numbers))]
+    assert found.repeated == len(numbers)
+
+
+def test_numbers_prove_nothing_where_other_work_is_launched_between() -> None:
+    ops = [comms(launch(GENERIC, **args(Seq=0))) for _ in range(2)]
+    found = collectives_of(load({FORWARD: [ops[0], op("aten::mm", launch("gemm")), ops[1]]}))
+    assert [len(node.uids) for node in found.nodes] == [1, 1]
+
+
+def test_numbers_of_another_group_may_be_equal() -> None:
+    other = {"Process Group Name": "1", "Process Group Ranks": "[0, 2]"}
+    groups = ({}, other)
+    ops = [comms(launch(GENERIC, **args(Seq=number, **groups[at % 2]))) for number in (3, 4) for at in range(2)]
+    found = collectives_of(load({FORWARD: ops}))
+    assert ([node.sequence for node in found.nodes], found.repeated) == ([3, 3, 4, 4], 0)
+
+
 def test_both_ends_of_a_transfer_have_one_key() -> None:
     # Each rank counts its own transfers: the numbers differ.
     sent = comms(launch(GENERIC, **args("send", Seq=9, Rank=0, **{"Dst Rank": 1})))

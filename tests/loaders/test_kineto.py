@@ -509,7 +509,6 @@ def test_a_file_that_changed_is_noticed(tmp_path: Path) -> None:
     [
         (b"", "is empty"),
         (b"   \n", "white space"),
-        (b"SQLite format 3\x00....", "SQLite"),
         (b"hello world", "begins with 'hello world'"),
         (b"<html>", "HTML"),
         (b"\x0a\x20\xff\x00/device:GPU:0", "protocol buffer"),

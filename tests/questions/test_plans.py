@@ -25,7 +25,18 @@ OTHERS = 24
 PER_TRACE = 15
 """Accesses that a further trace may cost: which traces are complete, and what their names are, is found among all."""
 
-ALL = {"common_signatures", "kernel_choices", "ops_only_in_one", "run_history", "incomplete_traces"}
+ALL = {
+    "common_signatures",
+    "kernel_choices",
+    "ops_only_in_one",
+    "run_history",
+    "incomplete_traces",
+    "regressions",
+    "findings_across",
+    "worst_of_roof",
+    "signature_history",
+    "runs_like",
+}
 """Queries about all traces of a database."""
 
 

@@ -199,6 +199,15 @@ def test_the_way_from_a_kernel_up() -> None:
     assert list(found["gpu_time_us"]) == [1.0] * 6
 
 
+def test_frames_that_pass_a_call_on_are_no_rows() -> None:
+    core = load({FORWARD: [block(1)]})
+    assert "torch/nn/modules/module.py(10): _call_impl" in core.names
+    assert rows(path_to_python(core), "link", "name")[-2:] == [
+        ("called by", "nn.Module: Linear_2"),
+        ("called by", "nn.Module: Block_1"),
+    ]
+
+
 def test_backward_work_comes_from_the_line_of_its_forward_op() -> None:
     found = path_to_python(trained(), uid=named(trained(), "dgrad"))
     assert rows(found, "link", "name")[2:6] == [

@@ -38,7 +38,7 @@ def test_what_is_written_is_read(mm: ReplayPlan, tmp_path: Path) -> None:
 
 
 def test_files_of_an_earlier_run_go(mm: ReplayPlan, tmp_path: Path) -> None:
-    write_folder(tmp_path, [Program("a.py", "batch", "", [mm.json()])], "t", {"list.json": "[]"})
+    write_folder(tmp_path, [Program("a.py", "full", "", [mm.json()])], "t", {"list.json": "[]"})
     (tmp_path / "mine.py").write_text("mine")
     assert write_folder(tmp_path, [Program.of(mm, "b.py")], "t").removed == ["a.py", "list.json"]
     assert {path.name for path in tmp_path.iterdir() if not path.name.startswith(".")} == {"b.py", INDEX, "mine.py"}

@@ -20,7 +20,8 @@ def test_what_is_computed_is_planned_and_stands_in_its_program(name: str) -> Non
     opcode, *_ = CASES[name]
     made = plan(profile_of(*CASES[name]))
     assert made.opcode == ("convolution" if name == "library convolution" else opcode)
-    assert plan_in(made.script(), "instruction")["opcode"] == made.opcode
+    (entry,) = plan_in(made.script(), "instruction")
+    assert entry["opcode"] == made.opcode
     assert bool(made.assumed) == (name == "library convolution")
 
 

@@ -59,7 +59,7 @@ def test_what_stands_for_calls_of_libraries(op: str, arguments: Any, told: str, 
     by_name = {one.name: one.value for one in plan.arguments}
     assert (plan.op, plan.traced.within) == (told, f"aten::{op}")
     assert {name: by_name[name] for name in given} == given
-    assert f"traced as aten::{op}" in plan.notes[0]
+    assert f"call of aten::{op}" in plan.about
     assert plan.recorded == as_recorded(list(plan.arguments))
 
 

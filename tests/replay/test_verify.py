@@ -25,7 +25,7 @@ from tracelens_graph.replay.sequence import sequence
 from tracelens_graph.replay.tables import OUTCOMES
 from tracelens_graph.replay.verify import verify as verifying
 from tracelens_graph.replay.verify.processes import Ran
-from tracelens_graph.replay.verify.verify import Observed, compared, trusted, verify
+from tracelens_graph.replay.verify.verify import Observed, Outcome, compared, trusted, verify
 from tracelens_graph.tables.table import Table
 
 DIMS = ((4, 8), (8, 2))
@@ -88,7 +88,6 @@ def test_every_outcome(torch: Path) -> None:
         program(22, ""),
         program(23, "", kind="triton"),
         program(24, "", kind="collectives"),
-        program(25, "", kind="instruction"),
     ]
     table = verified(torch, *programs, edited="022.py")
     rows = {one["file"]: (one["outcome"], one["why"]) for one in table.records()}
@@ -98,8 +97,8 @@ def test_every_outcome(torch: Path) -> None:
     assert rows["021.py"][0] == "failed"
     assert "profile" in rows["021.py"][1]
     assert rows["022.py"] == ("refused", "it is not what is written for its plan")
-    assert [rows[f"{at:03d}.py"][0] for at in (23, 24, 25)] == ["not filled", "needs ranks", "not run"]
-    assert {outcome for outcome, _ in rows.values()} == OUTCOMES.keys() - {"other kernel", "no torch"}
+    assert [rows[f"{at:03d}.py"][0] for at in (23, 24)] == ["not filled", "needs ranks"]
+    assert {outcome for outcome, _ in rows.values()} == OUTCOMES.keys() - {"other kernel", "no torch", "not run"}
     assert "3 other arguments" not in table.title
     assert "4 other arguments" in table.title
     assert "other children: other ops below" in table.notes
@@ -148,9 +147,40 @@ def test_a_script_of_several_operations_has_a_row_for_each(torch: Path) -> None:
     assert table.records()[2]["why"] == "2 operations are recorded, not 1"
 
 
+def test_what_an_older_pytorch_does_not_record_is_said() -> None:
+    seen = Observed("aten::mm", Recorded(DIMS, TYPES, (), ("", "")), ("aten::empty",))
+    assert compared(MM, seen, False) == Outcome("equal", "equal", "equal", "not compared", "strides not recorded")
+    other = compared(MM, Observed("aten::mm", Recorded(DIMS, ("float", "double"), (), ("", ""))), False)
+    assert (other.outcome, other.why) == ("other arguments", "type of mat2: double, not float")
+    schema = "aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"
+    arguments = (MM.positional[0], Argument("dim", "int", 1), Argument("dtype", "ScalarType?", None))
+    recorded = Recorded(((4, 8), (), ()), ("float", "Scalar", ""), ((8, 1), (), ()), ("", "1", ""))
+    plan = ReplayPlan("aten::softmax", "int", schema, arguments, recorded=recorded, traced=MM.traced)
+    older = Recorded(((4, 8), ()), ("float", "Scalar"), ((8, 1), ()), ("", "1"))
+    ran = compared(plan, Observed("aten::softmax", older, ("aten::empty",)), False)
+    assert (ran.outcome, ran.why) == ("equal", "dtype not recorded")
+    one = Recorded(((4, 8),), ("float",), ((8, 1),), ("",))
+    assert compared(plan, Observed("aten::softmax", one), False).why == "1 arguments are recorded, not 3"
+
+
+def test_a_size_that_the_trace_does_not_have_is_equal_in_its_arguments_alone() -> None:
+    seen = Observed("aten::mm", MM.recorded, ("aten::empty",))
+    assert compared(replace(MM, traced=Traced(calls=0)), seen, False).outcome == "equal arguments"
+
+
+def test_instructions_compare_their_results_themselves(torch: Path) -> None:
+    (torch / "jax.py").write_text("__version__ = '0'\n\n\ndef default_backend():\n    return 'cpu'\n")
+    sources = ["import jax\n", "import sys\nsys.exit('gives float32[3], which is not what was traced')\n"]
+    table = verified(torch, *(Program(f"{at}.py", "instruction", one, [{}]) for at, one in enumerate(sources)))
+    assert [(one["outcome"], one["arguments"], one["why"]) for one in table.records()] == [
+        ("equal arguments", "equal", ""),
+        ("failed", "not compared", "gives float32[3], which is not what was traced"),
+    ]
+
+
 def test_of_a_batch_each_operation_runs_alone(torch: Path) -> None:
     other = replace(MM, op="aten::bmm", schema=MM.schema.replace("aten::mm", "aten::bmm"))
-    table = verified(torch, program(1, writing(profile(AS_TRACED)), MM, other, kind="batch"))
+    table = verified(torch, program(1, writing(profile(AS_TRACED)), MM, other, kind="full"))
     assert [(one["file"], one["op"], one["outcome"], one["why"]) for one in table.records()] == [
         ("001.py", "aten::mm", "equal", ""),
         ("001.py", "aten::bmm", "other arguments", "aten::mm ran"),
@@ -201,7 +231,7 @@ def test_a_plan_that_cannot_be_read_loses_its_script_alone(tmp_path: Path, monke
     folder = tmp_path / "scripts"
     write_folder(folder, [Program.of(MM, "001.py", full=True), Program.of(MM, "002.py", full=True)], "trace.json")
     index = json.loads((folder / INDEX).read_text())
-    index["operations"][0]["plan"]["positional"]["self\n"] = None
+    index["operations"][0]["plan"][0]["positional"]["self\n"] = None
     (folder / INDEX).write_text(json.dumps(index))
     refused, ran = verify(folder).records()
     assert (refused["outcome"], refused["why"].startswith("positional: ")) == (

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tracelens_graph.errors import OutputError
-from tracelens_graph.reports.csv import write_folder
+from tracelens_graph.reports.csv import MOST, write_folder
 from tracelens_graph.tables.table import Table
 
 ONE = Table("one", {"name": ["a,b", "µ"], "n": np.array([1, 2])})
@@ -66,3 +67,33 @@ def test_half_of_a_surrogate_pair_becomes_visible(tmp_path: Path) -> None:
     (path,) = write_folder({"t": Table("t", {"name": ["a\ud800b"]})}, tmp_path)
     with path.open(encoding="utf-8", newline="") as file:
         assert list(csv.reader(file)) == [["name"], ["a\\ud800b"]]
+
+
+def cells(tmp_path: Path, values: list[object]) -> list[str]:
+    (path,) = write_folder({"one": Table("one", {"x": values})}, tmp_path)
+    csv.field_size_limit(1 << 30)
+    with path.open(newline="") as file:
+        return [row[0] for row in csv.reader(file)][1:]
+
+
+@pytest.mark.parametrize("part", ["a", '"' * 9, "x" * 500, 12345, [1, 2], "\u00b5" * 40], ids=repr)
+@pytest.mark.parametrize("count", [10, 4000, 40_000])
+def test_lists_are_cut_so_that_a_spreadsheet_holds_them(part: object, count: int, tmp_path: Path) -> None:
+    (cell,) = cells(tmp_path, [[part] * count])
+    assert len(cell) <= MOST
+    found = json.loads(cell)
+    if found[-1] == part:
+        assert len(found) == count
+    else:
+        assert found[:-1] == [part] * (len(found) - 1)
+        assert found[-1] == f"... [cut: {count - len(found) + 1:,} more of {count:,}]"
+        assert len(json.dumps([part] * len(found))) > MOST - 60
+
+
+def test_texts_and_maps_are_cut_and_short_ones_are_not(tmp_path: Path) -> None:
+    exact, long = "x" * MOST, "y" * (MOST + 1)
+    whole, cut, of_map = cells(tmp_path, [exact, long, {"a": long}])
+    assert whole == exact
+    assert (cut[:100], cut[-28:], len(cut) <= MOST) == ("y" * 100, f"... [cut: {MOST + 1:,} characters]", True)
+    assert of_map.startswith('{"a"')
+    assert len(of_map) <= MOST

@@ -36,7 +36,8 @@ PAGES = tensor(30, 1, 2, 16, dtype=HALF)
 
 CALLS: dict[str, tuple[Any, ...]] = {
     "_C::rms_norm": NORM, "aiter::rmsnorm": NORM, "aiter::rms_norm_cu": NORM,
-    "_C::fused_add_rms_norm": NORM, "sgl_kernel::rmsnorm": (*NORM, scalar("False")),
+    "_C::fused_add_rms_norm": NORM, "aiter::fused_add_rms_norm_cu": NORM,
+    "sgl_kernel::rmsnorm": (*NORM, scalar("False")),
     "sgl_kernel::fused_add_rmsnorm": (*NORM, scalar("False")),
     "aiter::add_rmsnorm": ADD, "aiter::rmsnorm2d_fwd_with_add": (*ADD, scalar("0")),
     "aiter::rmsnorm2d_fwd_with_add_ck": (*ADD, scalar("0")),
@@ -93,6 +94,20 @@ CALLS: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 """A small call of each."""
 
+OTHER: list[tuple[str, tuple[Any, ...]]] = [
+    ("_C::static_scaled_fp8_quant", (*CALLS["_C::static_scaled_fp8_quant"], NOTHING)),
+    ("_moe_C::topk_softmax", CALLS["_moe_C::topk_softmax"][:4]),
+    ("_moe_C::topk_softmax", (*CALLS["_moe_C::topk_softmax"], NOTHING)),
+    ("_moe_C::topk_softmax", (*CALLS["_moe_C::topk_softmax"], NOTHING, NOTHING)),
+    ("vllm::rocm_aiter_fused_moe", (*CALLS["vllm::rocm_aiter_fused_moe"], NOTHING, NOTHING)),
+    ("vllm::rocm_aiter_fused_moe", (*CALLS["vllm::rocm_aiter_fused_moe"], NOTHING, NOTHING, scalar("0"), scalar("0"),
+                                    NOTHING, NOTHING)),
+    ("sglang::store_cache", (*CALLS["sglang::store_cache"], scalar("0"))),
+    ("aiter::rmsnorm2d_fwd_with_add", (*ADD, scalar("False"), scalar("0"))),
+    ("aiter::rmsnorm", (*NORM, scalar("False"))),
+]  # fmt: skip
+"""Calls of other versions of the libraries."""
+
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 
@@ -107,8 +122,8 @@ def run(folder: Path, source: str, *options: str) -> list[dict[str, Any]]:
     return found
 
 
-def plan(op: str) -> ReplayPlan:
-    return plan_custom(Call(op, Recorded(*zip(*CALLS[op], strict=True))), SHIPPED[op])
+def plan(op: str, call: tuple[Any, ...] = ()) -> ReplayPlan:
+    return plan_custom(Call(op, Recorded(*zip(*(call or CALLS[op]), strict=True))), SHIPPED[op])
 
 
 def test_there_is_a_call_of_each() -> None:
@@ -133,10 +148,16 @@ def test_the_short_program_runs_and_is_recorded_as_the_call(op: str, tmp_path: P
 
 def test_programs_in_full_run(tmp_path: Path) -> None:
     """All in one process, in which an operation's library is not missed."""
-    source = program("batch", "All of them.", [plan(op).json() for op in SHIPPED])
+    source = program("full", "All of them.", [plan(op).json() for op in SHIPPED])
     results = run(tmp_path, source, "--iterations", "2", "--warmup", "1")
     assert [one["op"] for one in results] == [f"{op} (reference)" for op in SHIPPED]
     assert not [one for one in results if "error" in one]
+
+
+@pytest.mark.parametrize(("op", "call"), OTHER)
+def test_calls_of_other_versions_run(op: str, call: tuple[Any, ...], tmp_path: Path) -> None:
+    (result,) = run(tmp_path, plan(op, call).script())
+    assert result["signature"]["types"] == [one[1] for one in call]
 
 
 def test_without_its_library_a_program_says_so_in_one_line(tmp_path: Path) -> None:
@@ -275,6 +296,11 @@ def test_experts() -> None:
     near(weights.sum(1), torch.ones(5))
     assert chosen.tolist() == gating.argsort(1, descending=True)[:, :2].tolist()
     assert places.t().flatten().tolist() == list(range(10))
+    bias = torch.tensor([0.0, 9.0, 0.0, 0.0])
+    references.topk_softmax(weights, chosen, places, gating, False, bias)  # chooses by the bias, weighs without it
+    assert (chosen[:, 0] == 1).all()
+    near(weights[:, 0], gating.softmax(1)[:, 1])
+    references.topk_softmax(weights, chosen, places, gating, True)
     every = torch.stack(
         [functional.silu((x @ w.t())[:, :12]) * (x @ w.t())[:, 12:] @ torch.eye(12).double() for w in w1]
     )

@@ -29,7 +29,7 @@ from tracelens_graph.utils.suggest import did_you_mean, hint
 
 _COMMANDS = (
     "report", "info", "tree", "modules", "timeline", "attribution", "roofline", "diff", "ranks", "link", "replay",
-    "ask", "tensor", "cut", "split", "export", "save", "model",
+    "ask", "cypher", "tensor", "cut", "split", "export", "save", "model",
 )  # fmt: skip
 _SHARED = {"info": "tables", "modules": "tables", "timeline": "tables", "attribution": "tables", "tensor": "tables",
            "save": "export"}  # fmt: skip

@@ -202,10 +202,12 @@ def collective_named(matched: MatchedCollectives, wanted: str) -> int:
     Raises:
         AnalysisError: there is no such collective, or several have the key.
     """
+    from tracelens_graph.analyses.ranks.matching_notes import notes_on_matching
     from tracelens_graph.errors import AnalysisError
 
     if not len(matched):
-        why = f": {matched.notes[0]}" if matched.notes else ""
+        notes = notes_on_matching(matched)
+        why = f": {notes[0]}" if notes else ""
         raise AnalysisError(f"the ranks have no collective in common{why}")
     if wanted.isdecimal():
         if len(wanted) < 19 and int(wanted) < len(matched):

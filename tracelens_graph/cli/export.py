@@ -199,6 +199,7 @@ def _of_ranks(asked: tuple[Sequence[str], str | None]) -> Content:
         AnalysisError: there is no such rank.
     """
     from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+    from tracelens_graph.analyses.ranks.matching_notes import notes_on_matching
     from tracelens_graph.graph.trace_set import rank_called
     from tracelens_graph.reports.tracks import JobTracks
 
@@ -206,7 +207,7 @@ def _of_ranks(asked: tuple[Sequence[str], str | None]) -> Content:
     traces = load_set(files).by_rank()
     place = None if rank is None else rank_called(traces, rank)
     matched = MatchedCollectives(traces)
-    say(matched.notes)
+    say(notes_on_matching(matched))
     job = JobTracks(traces, matched)
     return partial(_write_all, traces, matched, job) if place is None else partial(_write_one, traces, job, place)
 

@@ -135,7 +135,7 @@ def _ranks(files: Sequence[str], scheduler: str | None, is_asked: bool) -> Trace
 
 def _job(ranks: TraceSet, correct: bool, window: WindowChoice) -> JobCauses:
     from tracelens_graph.analyses.critical_path.job_causes import job_causes
-    from tracelens_graph.analyses.ranks.one_job import of_one_job
+    from tracelens_graph.analyses.ranks.strangers import of_one_job
 
     matched = None
     if len(ranks) > 1:

@@ -65,8 +65,8 @@ def replay(
         option(
             metavar="N",
             min=0,
-            help=f"The first N operations and argument sets, with -o of those that can be replayed; 0 for all. "
-            f"{ROWS} without --op and --uid.",
+            help=f"The first N operations and argument sets: with -o of those that can be replayed, with --gemms of "
+            f"products; 0 for all. Without it {ROWS}, with --op, --uid or --gemms all.",
         ),
     ] = None,
     by: Annotated[
@@ -107,8 +107,8 @@ def replay(
         str | None,
         option(
             metavar="SIZE=N,N...",
-            help="With -o: programs of the first operation at other sizes: batch=1,2,4,8; 4096=1024,2048, wherever that "
-            "size stands; query.0,key.0=1,2, the first sizes of these arguments.",
+            help="With -o: programs of the first operation at other sizes: batch=1,2,4,8; 4096=1024,2048, wherever "
+            "that size stands; query.0,key.0=1,2, the first sizes of these arguments.",
         ),
     ] = None,
     gemms: Annotated[
@@ -141,10 +141,10 @@ def replay(
     """Make a small program of any operation of a trace, which replays it without the model.
 
     Arguments are rebuilt from the shapes, types, strides and values that the profiler recorded. A program needs torch
-    alone. One of a profile of JAX computes a single instruction, needs JAX alone, and compares its result with the
-    trace itself; --batch, --collectives and --verify are not for these. Without -o it is listed what can be replayed,
-    what is assumed, and what cannot and why. Tables are replay_signatures and replay_coverage, which is of all GPU
-    time.
+    alone. One of a profile of JAX computes instructions of XLA, needs JAX alone, and ends with an error if a result
+    has another shape or type than in the trace; --collectives is not for these. Without -o it is listed what can be
+    replayed, what is assumed, and what cannot and why. Tables are replay_signatures and replay_coverage, which is of
+    all GPU time.
 
     Programs print their times, and write them with --json. --compare puts those of several devices side by side: by
     operation (replay_results), and in sum as often as the trace calls them (replay_devices).

@@ -6,7 +6,7 @@ import re
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,17 +81,25 @@ def print_screen(asked: Asked, w: Window, table: Table, covered: Table) -> None:
         _print_sequence(asked, w)
 
 
-def print_written(folder: Path, table: Table, covered: Table, can_be_verified: bool) -> None:
+def print_written(folder: Path, table: Table, covered: Table) -> None:
     """Say what was written, how to run it, and what was left out."""
     files = list(dict.fromkeys(name for name in table["file"] if name))
     share = sum(percent for percent, name in zip(table["percent"], table["file"], strict=True) if name)
     programs = "program" if len(files) == 1 else "programs"
-    put(printable(f"wrote {len(files):,} {programs} and replay.json to {folder}: {share:.1f} % of the GPU time") + "\n")
+    of_time = f"for {share:.1f} % of the GPU time"
+    put(printable(f"wrote {len(files):,} {programs} and replay.json to {folder}, {of_time}") + "\n")
     _print_left_out(table)
-    _print_coverage(covered)
-    print(f"run {'it' if len(files) == 1 else 'the first'}: python {shlex.quote(str(folder / files[0]))}")
-    if can_be_verified:
-        print(f"verify them: tracelens-graph replay --verify {shlex.quote(str(folder))}")
+    _print_coverage(covered, "Can be replayed in all")
+    _print_uses([folder / file for file in files])
+
+
+def _print_uses(files: Sequence[Path]) -> None:
+    """Say how the programs of a folder are run, verified by the same Python, and compared between devices."""
+    first, it = ("it", "it") if len(files) == 1 else ("the first", "them")
+    print(f"run {first}: python {shlex.quote(str(files[0]))}")
+    print(f"verify {it}: tracelens-graph replay --verify {shlex.quote(str(files[0].parent))} --python python")
+    results = "A.json B.json" if len(files) == 1 else "FOLDER_A FOLDER_B"
+    print(f"compare devices: run {it} with --json FILE on each, then tracelens-graph replay --compare {results}")
 
 
 def print_sweep(found: Swept, written: Written) -> None:
@@ -104,7 +112,7 @@ def print_sweep(found: Swept, written: Written) -> None:
     print_removed(written)
     for file in written.files:
         print(f"wrote {shlex.quote(str(file))}")
-    print(f"run {'it' if len(written.files) == 1 else 'the first'}: python {shlex.quote(str(written.files[0]))}")
+    _print_uses(written.files)
 
 
 def print_removed(written: Written) -> None:
@@ -153,13 +161,13 @@ def _ask_next(asked: Asked, words: str, folder: str) -> None:
     print(f"ask next: {asked.call.complete(f'tracelens-graph replay TRACE {words} -o {folder}')}")
 
 
-def _print_coverage(covered: Table) -> None:
+def _print_coverage(covered: Table, what: str = "Can be replayed") -> None:
     """Say how much of the GPU time can be replayed, and of the rest the greatest parts with what would help."""
     rows = covered.records()
     if not rows:
         return
     share = {state: sum(row["percent"] for row in rows if row["plan"] == state) for state in ("yes", "assumed", "no")}
-    text = f"Can be replayed: {share['yes'] + share['assumed']:.1f} % of the GPU time"
+    text = f"{what}: {share['yes'] + share['assumed']:.1f} % of the GPU time"
     if share["assumed"] >= _SMALL:
         part = "all of it" if share["yes"] < _SMALL else f"{share['assumed']:.1f} %"
         text += f", {part} with assumed values of arguments"

@@ -36,9 +36,9 @@ def replay_trace(asked: Asked) -> None:
         device = architecture_of(core, device)
     asked = _in_counted_steps(asked, core)
     w = _part(asked, core, added)
-    is_several = asked.batch or asked.collectives or asked.is_sequence
-    if core.framework.compiles_programs and asked.output is not None and is_several:
-        raise AnalysisError(f"{asked.trace}: of profiles of JAX there are programs of one instruction each")
+    if core.framework.compiles_programs and asked.output is not None and (asked.collectives or asked.is_sequence):
+        what = "--collectives" if asked.collectives else "--under by itself"
+        raise AnalysisError(f"{asked.trace}: {what} is not for profiles of JAX; single instructions are replayed")
     if asked.output is not None and (asked.collectives or asked.is_sequence):
         _write_one(asked, asked.output, w)
         return
@@ -76,8 +76,7 @@ def _list_or_write(asked: Asked, w: Window, device: Architecture | None) -> None
     elif asked.output is None:
         print_screen(asked, w, table, coverage(charged, every))
     else:
-        can_be_verified = not w.core.framework.compiles_programs
-        print_written(asked.output, table, coverage(charged, every), can_be_verified)
+        print_written(asked.output, table, coverage(charged, every))
 
 
 def _print_table(table: Table, asked: Asked) -> None:

@@ -32,6 +32,9 @@ DELETED_AT_ONCE = 5000
 _NAMED = 10
 """Traces that an error names, of those there are."""
 
+_ONCE = ".xplane.pb"
+"""What names of profiles of JAX ended with in earlier versions."""
+
 _ALWAYS = {"id", "name", "run", "path", "state"}
 _COMPLETE = {"pushed_ns", "schema_version", "tool_version", "options"}
 """Properties that every trace has, and every complete one."""
@@ -138,7 +141,7 @@ def resolve(known: Sequence[Mapping[str, Any]], wanted: str) -> Mapping[str, Any
     if not found:
         paths = [called(known, trace) for trace in known]
         names = [trace["name"] for trace in known if trace.get("name")]
-        hint = did_you_mean(wanted, [*names, *paths]) or there_are(paths, most=_NAMED)
+        hint = did_you_mean(wanted.removesuffix(_ONCE), [*names, *paths]) or there_are(paths, most=_NAMED)
         raise DatabaseError(f"no trace {wanted!r} is in the database; {hint}")
     return found[0]
 

@@ -112,6 +112,12 @@ class Connection:
         )
 
 
+def browser_link(address: str, uri: str, user: str = DEFAULT_USER) -> str:
+    """Neo4j Browser at an address such as `http://127.0.0.1:7474`, with server and user filled in."""
+    scheme, _, place = uri.partition("://")
+    return f"{address}/browser/?connectURL={scheme}://{user}@{place}"
+
+
 @dataclass(frozen=True)
 class OpenDatabase:
     """A database that a driver is connected to.

@@ -28,6 +28,7 @@ from tracelens_graph.db.connection import (
     OpenDatabase,
     errors_in_words,
 )
+from tracelens_graph.db.forgetting import forget_events
 from tracelens_graph.db.image import Options, Placement, TraceImage
 from tracelens_graph.db.labels import Label, labels_of
 from tracelens_graph.db.pull import pull_trace
@@ -286,6 +287,43 @@ class Database:
             for trace in found:
                 catalog.drop_trace(self._db, trace["id"], progress)
         return [trace["path"] for trace in found]
+
+    def with_events(self, wanted: Sequence[str] = (), before_ns: int | None = None) -> list[dict[str, Any]]:
+        """Properties of complete traces that have events, or some of them where `forget_events` was cut off.
+
+        Args:
+            wanted: names of runs, or of traces as for `drop`; by default all.
+            before_ns: only those that were pushed before, since 1970.
+
+        Raises:
+            DatabaseError: nothing is called so, or several traces are.
+        """
+        known = self.traces()
+        chosen = {trace["id"] for one in wanted for trace in catalog.meant(known, one)}
+        return [
+            trace
+            for trace in known
+            if trace["state"] == "complete"
+            and trace["nodes"]
+            and (not wanted or trace["id"] in chosen)
+            and (before_ns is None or trace["pushed_ns"] < before_ns)
+        ]
+
+    def forget_events(self, trace: str, progress: Callable[[int, int], None] | None = None) -> None:
+        """Delete the events of a trace, its comparisons, and the matching of its run; its facts stay.
+
+        Args:
+            trace: id or the beginning of one, `run/name`, or name of the trace.
+            progress: called with events deleted and events in all.
+
+        Raises:
+            DatabaseError: nothing is called so, or several traces are; or it is not complete.
+        """
+        found = catalog.resolve(self.traces(), trace)
+        if found["state"] != "complete":
+            raise DatabaseError(f"{found['path']} is not complete in the database: push it first")
+        with self._in_words():
+            forget_events(self._db, found, progress)
 
     def pull(self, trace: str, *, progress: Callable[[int, int], None] | None = None) -> TraceGraph:
         """The graph of a trace in the database, equal to the one that was pushed.

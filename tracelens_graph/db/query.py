@@ -12,6 +12,7 @@ from tracelens_graph.cypher import Query, library, parse
 from tracelens_graph.cypher.clause import Asked
 from tracelens_graph.db.catalog import diffs, is_current, resolve, traces, why_outdated
 from tracelens_graph.db.connection import WRITE_ALLOWS, OpenDatabase
+from tracelens_graph.db.image import Options
 from tracelens_graph.db.subject import check_values, chosen, subject, why_empty
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.registry import HOMES, schema_of
@@ -51,6 +52,9 @@ _REFUSED = {"LoadCSV": "LOAD CSV reads files and addresses", "TerminateTransacti
 
 
 _EXPLAIN = "EXPLAIN"
+
+_EVENTS = re.compile(rf":({'|'.join((EVENT, GPU_EVENT, *Kind.__members__))})\b")
+"""Labels of events, in a statement."""
 
 _OF_PLANS = {
     "operator": "what is done, above what it takes its rows from",
@@ -149,6 +153,13 @@ def ask(db: OpenDatabase, query: Query, parameters: Mapping[str, Any], timeout_s
     outdated = [trace for trace in complete if not is_current(trace)]
     if asked := [trace for trace in outdated if {trace["id"], trace["run"]} & set(places.values())]:
         raise DatabaseError(why_outdated(asked[0]))
+    if _EVENTS.search(query.text):
+        for trace in complete:
+            if {trace["id"], trace["run"]} & set(places.values()) and Options.of(trace["options"]).facts_only:
+                raise DatabaseError(
+                    f"{trace['path']} has facts alone, and {query.name} is asked of events: "
+                    "push it again, with --replace and without --facts"
+                )
     check_values(db, query, given)
     given |= places
     with db.session(reads=True) as session:

@@ -15,6 +15,7 @@ from tracelens_graph._version import __version__
 from tracelens_graph.analyses.critical_path.critical_path import JobPaths, job_paths
 from tracelens_graph.analyses.ranks.figures import Figures, transfers
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.ranks.matching_notes import notes_on_matching
 from tracelens_graph.db.event_image import kept_rows
 from tracelens_graph.db.image import Edges, Image, Options, nodes_of, properties_of
 from tracelens_graph.db.push import Claim, begun, hold, judged
@@ -54,7 +55,7 @@ def ranks_image(run: str, ranks: TraceSet, options: Options) -> Image:
         "parts": len(matched.parts),
         "unmatched": int((matched.number < 0).sum()),
         "paths": len(paths.paths),
-        "notes": matched.notes or None,
+        "notes": notes_on_matching(matched) or None,
         "schema_version": SCHEMA_VERSION,
         "tool_version": __version__,
     }

@@ -3,6 +3,18 @@
 Analyses ask it for the fact that they need, never which framework it is.
 """
 
-from tracelens_graph.frameworks.framework import EXECUTION_TRACE, NAMESPACES, PYTORCH, XLA, Framework, framework_of
+from tracelens_graph.frameworks.framework import (
+    EXECUTION_TRACE,
+    NAMESPACES,
+    NSYS,
+    PROFILERS,
+    PYTORCH,
+    ROCPROF,
+    XLA,
+    Framework,
+    framework_of,
+)
 
-__all__ = ["EXECUTION_TRACE", "NAMESPACES", "PYTORCH", "XLA", "Framework", "framework_of"]
+__all__ = [
+    "EXECUTION_TRACE", "NAMESPACES", "NSYS", "PROFILERS", "PYTORCH", "ROCPROF", "XLA", "Framework", "framework_of",
+]  # fmt: skip

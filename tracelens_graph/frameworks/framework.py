@@ -61,7 +61,7 @@ class Framework:
     no_backward: str
     no_allocations: str
     no_programs: str
-    recording: Literal["profiler", "xla", "observer"]
+    recording: Literal["profiler", "xla", "observer", "nsys", "rocprof"]
     host_collective: Kind
     uncharged: tuple[str, str] | None = None
     advice: Mapping[str, str] = field(default_factory=dict)
@@ -116,6 +116,31 @@ EXECUTION_TRACE = replace(
     recording="observer",
 )
 """An execution trace of PyTorch alone."""
+
+NSYS = replace(
+    PYTORCH,
+    profiler="Nsight Systems",
+    step_mark="a range of NVTX named ProfilerStep#n",
+    entries="entries, of all tables that are read",
+    bytes="bytes",
+    missing_end="",
+    no_modules="no range of NVTX names a module: mark modules with ranges, as vLLM does with its layer-wise ranges",
+    no_place="no range of NVTX names a module, and Python stacks are not read from reports of Nsight Systems",
+    no_allocations="allocations are not read from reports of Nsight Systems",
+    recording="nsys",
+)
+"""A program under Nsight Systems: ranges of NVTX stand for ops and annotations."""
+
+ROCPROF = replace(
+    NSYS,
+    profiler="AMD ROCm",
+    step_mark="a range of roctx named ProfilerStep#n",
+    no_modules="no range of roctx names a module: mark modules with ranges",
+    no_place="no range of roctx names a module, and Python stacks are not recorded",
+    no_allocations="allocations are not read from what AMD's profilers write",
+    recording="rocprof",
+)
+"""A program under rocprofv3 or rocmProfileData."""
 
 XLA = Framework(
     name="JAX",
@@ -181,4 +206,9 @@ def framework_of(metadata: Mapping[str, Any], has_times: bool = True) -> Framewo
     """The framework that a trace comes from, by the metadata of its file and whether it has times."""
     if not has_times:
         return EXECUTION_TRACE
-    return XLA if metadata.get("profiler") == XLA.profiler else PYTORCH
+    return _BY_PROFILER.get(metadata.get("profiler", ""), PYTORCH)
+
+
+_BY_PROFILER = {one.profiler: one for one in (PYTORCH, NSYS, ROCPROF, XLA)}
+PROFILERS = tuple(_BY_PROFILER)
+"""Values of `profiler` in the metadata of traces."""

@@ -19,6 +19,7 @@ import numpy as np
 from tracelens_graph.graph.arrays import fitting
 from tracelens_graph.graph.collective_kinds import HOST_BACKENDS, UNKNOWN, communication, kind_of, kind_of_kernel
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.sequence_numbers import groups_of_repeats
 from tracelens_graph.graph.traversals import ancestors
 from tracelens_graph.schema import Kind
 from tracelens_graph.utils.arrays import Rows
@@ -119,11 +120,13 @@ class Collectives:
         of_row: row of a kernel or span -> position in `nodes`.
         unassigned: rows of communication kernels that belong to no node: neither their launch nor arguments
             of theirs are in the trace.
+        repeated: number of nodes whose recorded sequence numbers repeat in their group, and count for nothing.
     """
 
     nodes: list[Collective]
     of_row: dict[int, int]
     unassigned: Rows
+    repeated: int = 0
 
 
 def collectives_of(core: Core) -> Collectives:
@@ -131,7 +134,7 @@ def collectives_of(core: Core) -> Collectives:
 
     A kernel takes part if it has collective arguments, if it is charged to `record_param_comms` (of several only
     those named as communication, if there are any), or if it is named so and its launch is in the trace. Kernels
-    of one sequence number, or else of one op, are one collective.
+    of one sequence number, or else of one op, are one collective; numbers that repeat in a group count for nothing.
 
     On the host each span of gloo or MPI is a collective; it lasts from the moment in which this rank begins to run it,
     and so holds the wait for the others. Found once per graph.
@@ -146,12 +149,19 @@ def _collectives(core: Core) -> Collectives:
     # Equal starts go by file order: the place in a lane is the identity of what has no sequence number.
     rows = rows[np.lexsort((core.columns.uid[rows], core.columns.start_ns[rows]))]
     on_host = _groups_on_host(core, spans) if len(spans) else {}
-    parts: dict[object, list[_Part]] = {}
     c = core.columns
     start, uid = c.start_ns[rows], c.uid[rows].tolist()
     times = zip(start.tolist(), (start + c.dur_ns[rows]).tolist(), strict=True)
-    for part in (_Part(core, *one, on_host) for one in zip(rows.tolist(), uid, times, strict=True)):
-        parts.setdefault(part.identity, []).append(part)
+    every = [_Part(core, *one, on_host) for one in zip(rows.tolist(), uid, times, strict=True)]
+    counted = (
+        (one.lane, one.sequence, one.op, one.row) for one in every if one.is_recorded and one.sequence is not None
+    )
+    repeats = groups_of_repeats(core, counted)
+    parts: dict[object, list[_Part]] = {}
+    for part in every:
+        if part.lane in repeats:
+            part.sequence = None
+        parts.setdefault(part.op if part.sequence is None else (part.lane, part.sequence), []).append(part)
     seen: dict[object, int] = {}
     nodes, of_row = [], {}
     for position, members in enumerate(parts.values()):
@@ -159,7 +169,7 @@ def _collectives(core: Core) -> Collectives:
         index = seen[lane] = seen.get(lane, -1) + 1
         nodes.append(_node(core, members, index))
         of_row.update(dict.fromkeys(nodes[-1].rows, position))
-    return Collectives(nodes, of_row, unassigned)
+    return Collectives(nodes, of_row, unassigned, sum(members[0].lane in repeats for members in parts.values()))
 
 
 def kernels_of_collectives(core: Core) -> tuple[Rows, Rows]:
@@ -238,10 +248,9 @@ class _Part:
         pair = (self.source, self.target) if self.kind in _POINT_TO_POINT else None
         # Devices of one process, such as those of JAX, are ranks that their process records together.
         self.lane = (self.text("group"), self.ranks_text, pair, self.number("device"))
-        if self.sequence is not None:
-            self.identity: object = (self.lane, self.sequence)
-        else:
-            self.identity = self._op if self._op >= 0 else (row,)
+        self.op: object = self._op if self._op >= 0 else (row,)
+        # Numbers of devices of XLA are not recorded: the loader counts.
+        self.is_recorded = not self.on_host and self.number("device") is None
 
     def text(self, field: str) -> str | None:
         """An argument as text."""

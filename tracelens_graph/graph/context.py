@@ -197,20 +197,26 @@ def _add_streams(context: Context, core: Core, trace: int) -> None:
     context.join_events("ON_STREAM", rows, codes.reshape(-1), stream_of)
 
 
+def signature(core: Core, name: int, argset: int) -> tuple[str, dict[str, Any]]:
+    """Key and properties of an op's signature, by the codes of its name and of its arguments, -1 for none."""
+    text = core.names[name]
+    if argset < 0:
+        return content_key("sig", text), {"name": text}
+    known: dict[str, Any] = dict(zip(ARGSET_PARTS, core.argsets[argset], strict=True))
+    if (facts := instructions_of(core).get(argset)) is not None:
+        known["instruction"] = core.instructions[argset]
+        known |= {f"hlo_{key}": getattr(facts, key) for key in SHOWN_FACTS}
+    return content_key("sig", text, argset_text(core, argset)), {"name": text, **known}
+
+
 def _add_signatures(context: Context, core: Core) -> None:
     c = core.columns
     rows = rows_of_kind(c, (Kind.Op,))
     width = len(core.argsets) + 1
 
     def signature_of(code: int) -> int:
-        name, argset = core.names[code // width], code % width - 1
-        if argset < 0:
-            return context.add(content_key("sig", name), "Signature", name=name)
-        known: dict[str, Any] = dict(zip(ARGSET_PARTS, core.argsets[argset], strict=True))
-        if (facts := instructions_of(core).get(argset)) is not None:
-            known["instruction"] = core.instructions[argset]
-            known |= {f"hlo_{key}": getattr(facts, key) for key in SHOWN_FACTS}
-        return context.add(content_key("sig", name, argset_text(core, argset)), "Signature", name=name, **known)
+        key, known = signature(core, code // width, code % width - 1)
+        return context.add(key, "Signature", **known)
 
     codes = c.name[rows].astype(np.int64) * width + c.argset[rows] + 1
     context.join_events("HAS_SIGNATURE", rows, codes, signature_of)

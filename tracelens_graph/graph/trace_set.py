@@ -217,7 +217,7 @@ class TraceSet(Sequence[TraceMember]):
         """A member by its place, its path, its trace id or its name; several by a slice."""
         if isinstance(at, slice):
             return self._again(self, self._members[at])
-        return self._called(at) if isinstance(at, str) else self._members[at]
+        return self.named(at) if isinstance(at, str) else self._members[at]
 
     def __len__(self) -> int:
         return len(self._members)
@@ -361,9 +361,9 @@ class TraceSet(Sequence[TraceMember]):
         Raises:
             AnalysisError: there are not two such traces, or a name is that of several.
         """
-        other = self.last() if b is None else self._called(b)
+        other = self.named(b)
         if a is not None:
-            one = self._called(a)
+            one = self.named(a)
             if one is other:
                 raise AnalysisError(f"{other.path} is compared with itself")
             return one, other
@@ -376,7 +376,14 @@ class TraceSet(Sequence[TraceMember]):
             )
         return earlier[-1], other
 
-    def _called(self, what: str) -> TraceMember:
+    def named(self, what: str | None) -> TraceMember:
+        """The trace of a path, name or id; the last one for None.
+
+        Raises:
+            AnalysisError: there is none, or the name is that of several.
+        """
+        if what is None:
+            return self.last()
         exact = [
             one for one in self._members if what in (one.path, one.core.trace_id, f"{one.core.trace_id}/{one.name}")
         ]

@@ -13,7 +13,7 @@ from tracelens_graph.loaders.xplane.files import COPY, runs_in
 from tracelens_graph.loading.fused import with_ranks_apart
 from tracelens_graph.loading.pairing import is_execution_trace_file
 
-SUFFIXES = (".json", ".json.gz", ".json.zst", ".zip", ".tlg", ".xplane.pb", ".xplane.pb.gz")
+SUFFIXES = (".json", ".json.gz", ".json.zst", ".zip", ".tlg", ".xplane.pb", ".xplane.pb.gz", ".sqlite", ".rpd", ".db")
 """What the files of a folder that may be traces end with."""
 
 _NAMED = 5

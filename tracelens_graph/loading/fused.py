@@ -72,9 +72,10 @@ def is_fused(file: str) -> bool:
 def check_one_rank(source: Source) -> None:
     """Raise TraceError for a trace into which several ranks were fused.
 
-    Read as one, events of one rank would be launched, and their gaps be filled, by those of another one.
+    Read as one, events of one rank would be launched, and their gaps be filled, by those of another one. A report of
+    another profiler holds processes with numbers of their own, and is one graph.
     """
-    if is_part(source.name) or not _begins_fused(source):
+    if source.packing == "sqlite" or is_part(source.name) or not _begins_fused(source):
         return
     if len(ranks := _read(source)[0]) > 1:
         raise TraceError(

@@ -239,6 +239,21 @@ class OfSet:
     def incomplete_traces(self, run: str | None = None, *, top: int = 0) -> Table:
         """Traces that lack something: those of files that were damaged."""
 
+    def regressions(self, of: Literal['kernel', 'signature', 'module'] = 'kernel', label: str | None = None, named: str | None = None, min_percent: float = 5, top: int = 20) -> Table:
+        """Since which build kernels, ops or modules take longer, beyond the noise of the builds before."""
+
+    def findings_across(self, run: str | None = None, named: str | None = None, *, top: int = 0) -> Table:
+        """What the verdicts on many traces say, in how many of them, and where it costs most."""
+
+    def worst_of_roof(self, run: str | None = None, named: str | None = None, top: int = 20) -> Table:
+        """The signatures that could win most time over many traces, if they ran at the device's rates."""
+
+    def signature_history(self, op: str | None = None, input_dims: str | None = None, label: str | None = None, named: str | None = None, *, top: int = 0) -> Table:
+        """How long the calls of an op with one set of arguments took, in the order of a label's values or of pushing."""
+
+    def runs_like(self, b: str | None = None, top: int = 20) -> Table:
+        """Which traces spent their GPU time on the same kernels as one trace, the most alike first."""
+
     def rank_collectives(self, run: str | None = None, kind: str | None = None, top: int = 20) -> Table:
         """What each collective of a run cost: waiting, communication, bandwidth, and who came last."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from importlib import import_module
 from typing import Any
 
 import networkx as nx
@@ -20,6 +21,7 @@ from tracelens_graph.nxview.lazy import FrozenDict, Index, JoinedIndex, KeyIndex
 from tracelens_graph.nxview.questions import OfSet
 from tracelens_graph.nxview.trace_graph import TraceGraph
 from tracelens_graph.nxview.views import NOTHING, ReadOnly
+from tracelens_graph.tables.table import Table
 
 
 class RanksGraph(ReadOnly, nx.MultiDiGraph):
@@ -153,6 +155,24 @@ class TraceGraphSet(TraceSet, OfSet):
         """
         with_face: RanksGraph = RanksGraph(self.with_graphs(_with_face))
         return with_face
+
+    def cypher(self, statement: str, /, *, run: str = "", timeout_s: float = 60.0, **parameters: Any) -> Table:
+        """As `TraceGraph.cypher`, of all traces at once: the property `trace`, and Trace nodes, tell them apart.
+
+        Args:
+            statement: one statement.
+            run: name of the run that they are the ranks of, so that they share collectives; else each is its own.
+            timeout_s: when it is given up.
+            parameters: what the statement calls `$name`.
+
+        Raises:
+            DatabaseError: the statement is none, needs Neo4j, writes, or takes too long; in one line, with the place.
+            MissingExtraError: the extra `cypher` is not installed.
+            ChangedTraceError: a trace file is no longer the one that was loaded.
+        """
+        asking = import_module("tracelens_graph.embedded.asking")  # which stands above this room
+        found: Table = asking.cypher(self, statement, run=run, timeout_s=timeout_s, **parameters)
+        return found
 
 
 def _with_face(core: Core) -> TraceGraph:

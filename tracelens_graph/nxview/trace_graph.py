@@ -7,6 +7,7 @@ import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, cast
 
 import networkx as nx
@@ -107,6 +108,26 @@ class TraceGraph(Graph, Drawing, OfTrace, views.ReadOnly, nx.MultiDiGraph):
             ChangedTraceError: the file, whose hash names the trace, is no longer the one that was loaded.
         """
         return views.FullGraph(self, self._node)
+
+    def cypher(self, statement: str, /, *, timeout_s: float = 60.0, **parameters: Any) -> Table:
+        """The answer to a statement in Cypher, without a server: see docs/cypher-without-a-server.md.
+
+        Labels, types of edges and properties are those of a database. What a statement names is made when it is first
+        named, and kept with the graph; nothing is written.
+
+        Args:
+            statement: one statement.
+            timeout_s: when it is given up.
+            parameters: what the statement calls `$name`.
+
+        Raises:
+            DatabaseError: the statement is none, needs Neo4j, writes, or takes too long; in one line, with the place.
+            MissingExtraError: the extra `cypher` is not installed.
+            ChangedTraceError: the trace file is no longer the one that was loaded.
+        """
+        asking = import_module("tracelens_graph.embedded.asking")  # which stands above this room
+        found: Table = asking.cypher(self, statement, timeout_s=timeout_s, **parameters)
+        return found
 
     def subtree(self, uid: int) -> set[int]:
         """Uids of all descendants of a node in the call forest, without the node itself.

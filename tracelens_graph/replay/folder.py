@@ -61,7 +61,7 @@ class Program:
         if not isinstance(plan, ReplayPlan):
             return cls(file, plan.kind, plan.about, plan.json())
         if full or not short_program(plan):
-            return cls(file, "full", plan.about, plan.json())
+            return cls(file, "full", plan.about, [plan.json()])
         return cls(file, "op", "", plan.json())
 
     @property
@@ -144,17 +144,21 @@ def _stub(plans: Plans, place: int, number: int, estimates: Estimates) -> Progra
 
 
 def batch_program(plans: Plans, estimates: Estimates, most: int = 0) -> dict[int, Program]:
-    """One program that runs the signatures that have a plan, by their places; arguments as of `single_programs`.
+    """One program of all signatures that have a plan, by their places; arguments as of `single_programs`.
 
     Raises:
         AnalysisError: none has a plan.
     """
     made = ((place, complete(plans, place, estimates).plan) for place in range(len(plans.signatures)))
-    listed = dict(islice(((place, plan) for place, plan in made if isinstance(plan, ReplayPlan)), most or None))
+    listed = dict(islice(((place, plan) for place, plan in made if plan is not None), most or None))
     if not listed:
         raise _nothing(plans)
+    if any(isinstance(plan, InstructionPlan) for plan in listed.values()):
+        entries = [entry for plan in listed.values() for entry in plan.json()]
+        about = f"{len(listed):,} instructions of XLA, each computed again by JAX.\n\n{written_by(needs='JAX')}\n"
+        return dict.fromkeys(listed, Program(RUNNER, "instruction", about, entries))
     about = f"{len(listed):,} operations of a trace, called again one after another.\n\n{written_by()}\n"
-    return dict.fromkeys(listed, Program(RUNNER, "batch", about, [plan.json() for plan in listed.values()]))
+    return dict.fromkeys(listed, Program(RUNNER, "full", about, [plan.json() for plan in listed.values()]))
 
 
 def _nothing(plans: Plans) -> AnalysisError:

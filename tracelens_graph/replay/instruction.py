@@ -12,12 +12,21 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, ClassVar
 
-from tracelens_graph._version import __version__
+from msgspec import to_builtins
+
 from tracelens_graph.errors import CannotReplay
 from tracelens_graph.graph.arguments import instructions_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.replay.calls import recorded_at, sizes
-from tracelens_graph.replay.program_text import HasProgram, ProgramKind, dense_strides, entry, identifier, words
+from tracelens_graph.replay.program_text import (
+    HasProgram,
+    ProgramKind,
+    dense_strides,
+    entry,
+    identifier,
+    words,
+    written_by,
+)
 from tracelens_graph.replay.replay_plan import TensorValue, Traced, Work
 
 _TYPES = {
@@ -51,16 +60,19 @@ _PLAIN = ("convert", "copy")
 _OF_LIBRARIES = {"custom-call(gemm)": "dot", "custom-call(convolution forward)": "convolution"}
 """Calls of libraries -> the instruction that computes the same."""
 
+_CALL_IT = "call the library's own function with the sizes of the row"
 _REASONS = (
-    (r"fusion\(dot\)|custom-call\(gemm\)", "its product is not recorded"),
-    (r"fusion\(", "a fusion: what is in it is not recorded in full"),
-    (r"custom-call\(triton\)", "a Triton kernel"),
-    (r"custom-call\(collective\)|all-|reduce-scatter|collective-|ragged-all|send|recv", "a collective"),
-    (r"custom-call\(attention", "attention of a library"),
-    (r"custom-call\(", "a call of a library"),
-    (r"while|conditional|call|async-", "control flow"),
-)
-"""Names in the table of ops, and why these instructions cannot be replayed."""
+    (r"fusion\(dot\)|custom-call\(gemm\)", "its product is not recorded",
+     "call jax.numpy.matmul with the sizes of the row"),
+    (r"fusion\(", "a fusion: what is in it is not recorded in full", "nothing: only its operands and result are known"),
+    (r"custom-call\(triton\)", "a Triton kernel", "nothing: a profile has no source of kernels"),
+    (r"custom-call\(collective\)|all-|reduce-scatter|collective-|ragged-all|send|recv", "a collective",
+     "nothing: programs of JAX run on one device"),
+    (r"custom-call\(attention", "attention of a library", _CALL_IT),
+    (r"custom-call\(", "a call of a library", _CALL_IT),
+    (r"while|conditional|call|async-", "control flow", "the instructions in it have rows of their own"),
+)  # fmt: skip
+"""Names in the table of ops, why these instructions cannot be replayed, and what helps."""
 
 
 @dataclass(frozen=True)
@@ -92,18 +104,17 @@ class InstructionPlan(HasProgram):
         """The same instruction with what a profile and models say of it."""
         return replace(self, traced=traced, work=work)
 
-    def json(self) -> dict[str, Any]:
-        """What its program computes, in JAX's words."""
-        return {
+    def json(self) -> list[dict[str, Any]]:
+        """What its program computes, in JAX's words: a list of one."""
+        call = dict(self.call) | ({"by": _REDUCTIONS[self.call["by"]]} if self.opcode == "reduce" else {})
+        signature = {"dims": [one.shape for one in self.operands], "types": [one.dtype for one in self.operands],
+                     "values": [self.opcode, json.dumps(dict(self.call))]}  # fmt: skip
+        return [{
             "op": self.op, "opcode": self.opcode, "function": _CALLS.get(self.opcode, ""),
-            "operands": [_array_facts(one) for one in self.operands], "result": _array_facts(self.result),
-            "how": dict(self.call) | ({"by": _REDUCTIONS[self.call["by"]]} if self.opcode == "reduce" else {}),
-            "traced_us": self.traced.median_us, "kernels": self.traced.kernels, "count": self.traced.calls,
-            "percent": self.traced.percent, "total_us": self.traced.total_us, "trace": self.traced.trace,
-            "flops": self.work.flops, "signature": {"dims": [one.shape for one in self.operands],
-                                                    "types": [one.dtype for one in self.operands],
-                                                    "values": [self.opcode, json.dumps(dict(self.call))]},
-        }  # fmt: skip
+            "operands": [_array_facts(one) for one in self.operands], "result": _array_facts(self.result), "how": call,
+            "signature": signature, "traced": to_builtins(self.traced), "work": to_builtins(self.work),
+            "assumed": self.assumed,
+        }]  # fmt: skip
 
     @property
     def about(self) -> str:
@@ -114,8 +125,7 @@ class InstructionPlan(HasProgram):
         lines += entry("traced", f"{calls}, median {self.traced.median_us:,.2f} us of GPU time")
         for text in self.assumed:
             lines += entry("assumed", text)
-        lines += ["", "python FILE runs it; python FILE --help lists its options.", ""]
-        return "\n".join([*lines, f"Written by tracelens_graph {__version__}; needs JAX and nothing else."]) + "\n"
+        return "\n".join([*lines, "", written_by(needs="JAX")]) + "\n"
 
 
 def plan_instruction(core: Core, row: int) -> InstructionPlan:
@@ -146,8 +156,8 @@ def plan_instruction(core: Core, row: int) -> InstructionPlan:
         given, result = [((batch, m, k), facts.type), ((batch, k, n), facts.type)], ((batch, m, n), result[1])
         assumed.append("fusion: the product alone, its operands row by row")
     elif not (opcode in _CALLS or opcode in _PLAIN or (opcode in _ALONG and call)):
-        reason = next((why for pattern, why in _REASONS if re.match(pattern, kind)), f"no replay of {identifier(kind)}")
-        raise CannotReplay(reason)
+        unknown = f"no replay of {identifier(kind)}", ""
+        raise CannotReplay(*next((why for pattern, *why in _REASONS if re.match(pattern, kind)), unknown))
     strides = zip(recorded.strides, given, strict=False)
     if not assumed and any(one and one != dense_strides(dims) for one, (dims, _) in strides):
         assumed.append("operands: lie row by row")

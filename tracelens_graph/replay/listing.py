@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -19,11 +18,9 @@ from tracelens_graph.replay.calls import gpu_below
 from tracelens_graph.replay.planned import Plans
 from tracelens_graph.replay.signatures import Charged, charge_all, signatures
 from tracelens_graph.replay.tables import REPLAY_COVERAGE, REPLAY_SIGNATURES
+from tracelens_graph.schema import Kind
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.arrays import Rows
-
-_CELL = 32_000
-"""Characters of a list in a cell: spreadsheets hold 32,767."""
 
 BY_GRAPH = "(launched by a graph)"
 OUTSIDE = "(launched outside of operations)"
@@ -36,9 +33,11 @@ UNDER_NO_OP: Mapping[str, tuple[str, str]] = {
         "a captured graph launched it: operations are recorded while it is captured only",
         "--capture with a trace of the capture, or record a run without graphs",
     ),
-    OUTSIDE: ("no operation is recorded around its launch", "record with CPU activities"),
+    OUTSIDE: ("its launch is in no operation of PyTorch", "nothing: no arguments of it are recorded"),
 }
 """GPU work under no operation: what stands for it in tables, where it comes from, and what would help."""
+_NO_OPS = "no operations are recorded", "record with CPU activities"
+"""The last of these where the trace has no operation at all."""
 
 
 def replay_signatures(g: Core | Window) -> Table:
@@ -73,7 +72,7 @@ def listing(plans: Plans, files: Mapping[int, str] | None = None) -> Table:
         "could_be_won_us": found.won_ns / 1e3,
         "percent_of_roof": 100 * (1 - found.won_ns / np.maximum(found.charged_ns, 1)),
         "median_us": found.median_ns / 1e3,
-        "kernels": [_short([core.names[code] for code in c.name[rows].tolist()]) for rows in gpu],
+        "kernels": [[core.names[code] for code in c.name[rows].tolist()] for rows in gpu],
         "kernel": [core.names[c.name[rows[np.argmax(c.dur_ns[rows])]]] if len(rows) else "" for rows in gpu],
         "uid": c.uid[found.rows],
         "plan": [plans[place].state for place in every],
@@ -116,7 +115,8 @@ def coverage(charged: Charged, plans: Plans) -> Table:
         row.ns += int(found.charged_ns[place])
     uncharged = charged.uncharged
     origin = _origins(core, uncharged)
-    reasons = {**UNDER_NO_OP, OUTSIDE: core.framework.uncharged or UNDER_NO_OP[OUTSIDE]}
+    outside = UNDER_NO_OP[OUTSIDE] if (c.kind == Kind.Op).any() else _NO_OPS
+    reasons = {**UNDER_NO_OP, OUTSIDE: core.framework.uncharged or outside}
     for number, (name, (why, remedy)) in enumerate(reasons.items()):
         events = uncharged[origin == number]
         if len(events):
@@ -140,12 +140,6 @@ def coverage(charged: Charged, plans: Plans) -> Table:
     }
     title = charged.window.titled("GPU time that can be replayed, and what keeps the rest from it")
     return REPLAY_COVERAGE.table(columns, title)
-
-
-def _short(names: list[str]) -> list[str]:
-    """Names of kernels, as many as a cell of a spreadsheet holds, and how many more there are."""
-    room = np.cumsum([len(json.dumps(name)) + 2 for name in names]) <= _CELL
-    return names if room.all() else [*names[: int(room.sum())], f"and {int((~room).sum()):,} more"]
 
 
 @dataclass

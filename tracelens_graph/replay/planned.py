@@ -58,8 +58,8 @@ _KINDS = (
     (r"^triton_", TRITON, "-o writes a program that its source is put into"),
     (r"^Torch-Compiled Region|^CompiledFunction|CompiledFxGraph", COMPILED,
      "record without torch.compile; its Triton kernels have programs of their own: --op /^triton_/"),
-    (r"^pseudo_op::|^pseudo_mla_|^vllm::moe_forward", PART, "none: weights of experts are no arguments of it"),
-    (r"^vllm::unified_(mla_)?attention", ENGINE, "none: caches and lengths of sequences are no arguments of it"),
+    (r"^pseudo_op::|^pseudo_mla_|^vllm::moe_forward", PART, "nothing: weights of experts are no arguments of it"),
+    (r"^vllm::unified_(mla_)?attention", ENGINE, "nothing: caches and lengths of sequences are no arguments of it"),
     (r"Backward\d*$|^torch::autograd::|^autograd::engine", AUTOGRAD, "replay its forward operation"),
     (r"^\w+::", CUSTOM, "a replayer of yours in an extension"),
 )  # fmt: skip
@@ -114,7 +114,10 @@ def planned(core: Core, row: int, replayers: Mapping[str, Replayer] = MappingPro
             return Planned(plan_call(core, row))
     except CannotReplay as error:
         return Planned(None, error.reason, error.remedy)
-    return next((Planned(None, *why) for pattern, *why in _KINDS if re.search(pattern, name)), Planned(None, RANGE))
+    return next(
+        (Planned(None, *why) for pattern, *why in _KINDS if re.search(pattern, name)),
+        Planned(None, RANGE, "nothing: it has no schema"),
+    )
 
 
 class Plans:

@@ -177,7 +177,6 @@ def _converted(plan: ReplayPlan, schema: Schema, sources: Mapping[str, Source], 
         plan, op=schema.op, overload=schema.overload, schema=schema.text, positional=tuple(arguments[:positional]),
         keyword=tuple(arguments[positional:]), recorded=as_recorded(arguments),
         traced=replace(plan.traced, within=plan.op),
-        notes=(*plan.notes, f"traced as {plan.op}, to which this leads on that device"),
     )  # fmt: skip
 
 

@@ -21,14 +21,13 @@ from tracelens_graph.replay.custom.program import preamble
 from tracelens_graph.replay.replay_plan import Named, ReplayPlan, TensorValue, Traced, Use, Value
 from tracelens_graph.utils.texts import cut_end
 
-ProgramKind = Literal["op", "full", "sequence", "collectives", "triton", "instruction", "batch"]
-"""What a program runs: one operation in short (`short_program`) or in full, several in their order, collectives, a
-Triton kernel whose source is to be filled in, an instruction of XLA, or operations one after another."""
+ProgramKind = Literal["op", "full", "sequence", "collectives", "triton", "instruction"]
+"""What a program runs: one operation in short (`short_program`), operations in full one after another, several in their
+order with shared tensors, collectives, a Triton kernel whose source is to be filled in, or instructions of XLA."""
 
 _CORE = ("values", "measure")
 _MODULES: dict[str, tuple[str, ...]] = {
     "full": (*_CORE, "operations"),
-    "batch": (*_CORE, "operations"),
     "sequence": (*_CORE, "sequence"),
     "triton": (*_CORE, "triton"),
     "collectives": ("collectives",),
@@ -68,7 +67,7 @@ class HasProgram:
         """The heading of its program."""
         raise NotImplementedError
 
-    def json(self) -> dict[str, Any]:
+    def json(self) -> Any:
         """The plan as plain data, from which its program makes everything."""
         raise NotImplementedError
 
@@ -221,7 +220,7 @@ def heading_lines(plan: ReplayPlan, width: int = _HEADING_WIDTH, is_short: bool 
 
 def _times(traced: Traced, is_short: bool) -> Iterator[str]:
     """Number of calls, their GPU time, and the GPU, as far as they are known; in short without the call of the plan."""
-    yield f"{traced.calls:,} call" + "s" * (traced.calls != 1)
+    yield f"{traced.calls:,} call{'s' * (traced.calls != 1)}" + (f" of {traced.within}" if traced.within else "")
     if traced.kernels and traced.calls == 1:
         yield f"{traced.kernel_us:,.2f} us of GPU time"
     elif traced.kernels:
@@ -233,12 +232,12 @@ def _times(traced: Traced, is_short: bool) -> Iterator[str]:
         yield f"on {traced.gpu}"
 
 
-def written_by(imports: Sequence[str] = ()) -> str:
-    """The end of a heading: how the program is run, who wrote it, and what it needs beside PyTorch."""
+def written_by(imports: Sequence[str] = (), needs: str = "PyTorch") -> str:
+    """The end of a heading: how the program is run, who wrote it, and what it needs beside a framework."""
     return (
         "python FILE runs it, python FILE --json RESULTS keeps what it measured, too, and\n"
         "python FILE --help lists all options.\n\n"
-        f"Written by tracelens_graph {__version__}; needs PyTorch and {', '.join(imports) or 'nothing else'}."
+        f"Written by tracelens_graph {__version__}; needs {needs} and {', '.join(imports) or 'nothing else'}."
     )
 
 

@@ -52,50 +52,48 @@ _DRAWN = frozenset((
 ))  # fmt: skip
 """Dtypes that torch draws numbers of; others are converted to."""
 _OWN_NAMES = frozenset((
-    "before", "call", "device", "events", "free", "gpu", "json", "measure", "memory", "os", "restore", "result",
-    "statistics", "sys", "timeit", "torch", "us",
+    "add", "argparse", "asked", "before", "begin", "cache", "call", "calls", "device", "end", "events", "free", "gpu",
+    "high", "json", "low", "median", "memory", "options", "os", "ready", "result", "results", "seed", "statistics",
+    "sys", "timeit", "torch", "us",
 ))  # fmt: skip
 """Names of the program itself."""
 
 _DRIVER = "cat /sys/module/nvidia/version /sys/module/amdgpu/version 2>/dev/null"
-"""What tells the version of a device's driver."""
+"""What gives the version of a device's driver."""
 _LARGE = 1 << 28
 """Bytes of tensors from which on a program looks whether they fit before it makes them."""
 
-_DEVICE = (
-    'device = "cuda" if torch.cuda.is_available() else "xpu" if hasattr(torch, "xpu") and torch.xpu.is_available() '
-    'else "cpu"'
-)
 _TEMPLATE = '''"""{heading}"""
-import json, os, statistics, sys, timeit, torch
-{imports}{device}
-gpu = getattr(torch, device)
-{settings}{tensors}
+import argparse, json, os, statistics, sys, timeit, torch
+add = (options := argparse.ArgumentParser(description=__doc__)).add_argument
+{options}add("--device", default="cuda" if torch.cuda.is_available() else "xpu" if torch.xpu.is_available() else "cpu")
+add("--iterations", type=int), add("--flush-l2", action="store_true"), add("--json", nargs="?", const="")
+device, gpu, seed = (asked := options.parse_args()).device, getattr(torch, asked.device), torch.manual_seed(0)
+{imports}{settings}{tensors}
 
 def call():
 {call}
 
-def measure(calls):
-    if device == "cpu":
-        return [1e6 * seconds for seconds in timeit.repeat(call, {setup}number=1, repeat=calls)]
-    events = [[gpu.Event(enable_timing=True) for _ in range(2)] for _ in range(calls)]
-    getattr(gpu, "_sleep", int)(20_000_000)  # the host gets ahead of the GPU, so that launches do not count
-    for begin, end in events:
-        {restore}begin.record(), call(), end.record()
-    gpu.synchronize()
-    return [1e3 * begin.elapsed_time(end) for begin, end in events]
-
 if __name__ == "__main__":
-    us = sorted(measure(110 if device != "cpu" else 20)[10:])  # the first ten warm up
+    calls = 10 + max(asked.iterations or (10 if device == "cpu" else 100), 2)  # the first ten warm up
+    us = [1e6 * seconds for seconds in timeit.repeat(call, ready, number=1, repeat=calls * (device == "cpu"))]
+    if device != "cpu":  # which has a clock of its own
+        events = [[gpu.Event(enable_timing=True) for _ in range(2)] for _ in range(calls)]
+        getattr(gpu, "_sleep", int)(20_000_000)  # the host gets ahead of the GPU, so that launches do not count
+        for begin, end in events:
+            ready(), begin.record(), call(), end.record()
+        us = [1e3 * begin.elapsed_time(end) for begin, end in events if end.synchronize() is None]
+    low, median, high = statistics.quantiles(us[10:], n=4, method="inclusive")
 {result}
-    print("{{op}}: median {{median_us:,.2f}} us of {{iterations}} calls, 80 % in {{spread_us}}".format(**result))
-    "--json" in sys.argv and open(sys.argv[sys.argv.index("--json") + 1], "w").write(json.dumps([result], indent=1))
+    print(json.dumps([result]) if asked.json == "" else "{{op}} on {{device}}: median {{median_us:,.2f}} us "
+        "of {{iterations}} calls, half in {{spread_us}}{rates}".format(**result))
+    asked.json and open(asked.json, "w").write(json.dumps([result]))
 '''
 
 
 def script(plan: ReplayPlan, full: bool = False) -> str:
     """The program of an operation: the short one, or that in full where it is asked for or there is no other."""
-    return ("" if full else short_program(plan)) or program("full", plan.about, plan.json())
+    return ("" if full else short_program(plan)) or program("full", plan.about, [plan.json()])
 
 
 def short_program(plan: ReplayPlan) -> str:
@@ -117,28 +115,25 @@ class _Program:
     def text(self) -> str:
         arguments = {one.name: self._argument(one) for one in self._plan.arguments}
         call = "\n".join(self._call(arguments))
-        is_restored = self._restore(arguments)
+        self._ready(arguments)
+        imports = self._library or "".join(f"import {module}\n" for module in self._plan.imports)
         return _TEMPLATE.format(
             heading=self._heading(),
-            imports=self._library or "".join(f"import {module}\n" for module in self._plan.imports),
-            device=_DEVICE,
+            options='add("--reference", action="store_true")\n' * ("--reference" in imports),
+            imports=imports,
             settings="".join(self._settings()),
             tensors="\n".join(self._lines),
             call=call,
-            setup="restore, " if is_restored else "",
-            restore="restore(), " if is_restored else "",
-            result="\n".join(self._result()),
+            result=self._result(),
+            rates=self._rates(),
         )
 
     def _heading(self) -> str:
         plan = self._plan
         needs = ", ".join(("PyTorch", *plan.imports))
-        lines = [
-            f"{ascii_text(plan.op)}: one operation of a trace, called again. --json FILE keeps what it measures.",
-            *heading_lines(plan, _WIDTH, is_short=True),
-            f"Written by tracelens_graph {__version__}; needs {needs} alone. `replay --full` checks and restores more.",
-        ]
-        return unquoted("\n".join(lines))
+        first = f"{ascii_text(plan.op)}: one operation of a trace, called again."
+        first += f" Written by tracelens_graph {__version__}; needs {needs} alone."
+        return unquoted("\n".join([first, *heading_lines(plan, _WIDTH, is_short=True)]))
 
     def _settings(self) -> Iterator[str]:
         """What is set before tensors are made, and that these fit if they are large."""
@@ -239,55 +234,56 @@ class _Program:
             self._lines.append(line)
         return f"{name}{_strided(tensor)}"
 
-    def _restore(self, arguments: dict[str, list[str]]) -> bool:
-        """Whether something gets its values back before each call; what does that stands below the tensors then."""
+    def _ready(self, arguments: dict[str, list[str]]) -> None:
+        """What is done before each call: the cache is emptied if that is asked for, and what is written comes back."""
         plan = self._plan
         written = [one for one in plan.arguments if one.name in plan.restored and any(tensors(one.value))]
         if any(one in plan.keyword for one in written) or plan.op.rpartition("::")[2] in _RESHAPING:
             raise NoShortProgramError
+        cache = "torch.empty(asked.flush_l2 << 28, dtype=torch.int8, device=device)"
         names = ["*" * isinstance(one.value, tuple) + arguments[one.name][0] for one in written]
-        if names:
-            self._lines += [
-                f"before = [(one, one.clone()) for one in [{', '.join(names)}]]", "",
-                "def restore():  # what the operation writes",
-                "    for one, values in before:",
-                "        one.copy_(values)",
-            ]  # fmt: skip
-        return bool(names)
+        if not names:
+            self._lines.append(f"ready = {cache}.zero_  # empties the cache of the device")
+            return
+        self._lines += [
+            f"before, cache = [(one, one.clone()) for one in [{', '.join(names)}]], {cache}", "",
+            "def ready():  # gives back what the operation writes, and empties the cache of the device",
+            "    for one, values in before:",
+            "        one.copy_(values)",
+            "    cache.zero_()",
+        ]  # fmt: skip
 
     # --- what is measured --------------------------------------------------------------------------------------------
 
-    def _result(self) -> Iterator[str]:
+    def _result(self) -> str:
         plan = self._plan
-        name = _pieces(plan.op)[0] + ' + " (reference)" * ("--reference" in sys.argv)' * bool(self._library)
-        result = {"op": name, "count": str(plan.traced.calls), "percent": f"{plan.traced.percent:.4g}"}
-        if plan.traced.trace:
-            result["trace"] = _pieces(plan.traced.trace)[0]
-        if plan.traced.median_us:
-            result["traced_us"] = repr(plan.traced.median_us)
-            result["total_us"] = repr(plan.traced.total_us)
-        if plan.work.flops:
-            result["tflops"] = f"{plan.work.flops:.0f} / 1e6 / statistics.median(us)"
-        result |= {
-            "median_us": "statistics.median(us)",
-            "spread_us": "[round(us[len(us) * tenth // 10], 2) for tenth in (1, 9)]",
-            "iterations": "len(us)",
-            "device": 'gpu.get_device_name() if device != "cpu" else "cpu"',
-            "driver": f'os.popen("{_DRIVER}").readline().strip()',
-            "library": "torch.version.hip or torch.version.cuda",
-            "torch": "torch.__version__",
-        }
+        traced, work = plan.traced, plan.work
         settings = [
             f'"{name}": {f"torch.backends.{name}" if is_set else True}'
             for name, is_set, _ in (one.partition("=") for one in plan.modes)
         ]
-        if settings:
-            result["settings"] = f"{{{', '.join(settings)}}}"
+        result = {
+            "op": _pieces(plan.op)[0] + ' + " (reference)" * ("--reference" in sys.argv)' * bool(self._library),
+            "count": traced.calls, "trace": _pieces(traced.trace)[0],
+            "percent": f"{traced.percent:.4g}", "traced_us": traced.median_us or None,
+            "total_us": traced.total_us or None, "median_us": "median", "spread_us": "[round(low, 2), round(high, 2)]",
+            "iterations": "len(us) - 10", "tflops": f"{work.flops:.0f} / 1e6 / median" if work.flops else None,
+            "tbytes_per_s": f"{work.bytes:.0f} / 1e6 / median" if work.bytes else None,
+            "device": 'gpu.get_device_name() if device != "cpu" else "cpu"',
+            "driver": f'os.popen("{_DRIVER}").readline().strip()',
+            "library": "torch.version.hip or torch.version.cuda", "torch": "torch.__version__",
+            "settings": f"{{{', '.join(settings)}}}",
+        }  # fmt: skip
         listed = [[f"{name}={text}"] for name, text in result.items()]
         recorded = {part: getattr(plan.recorded, part) for part in ("dims", "types", "strides", "values")}
-        parts = ([f"{part}=", *_pieces(values)] for part, values in recorded.items())
-        listed.append(["signature=dict(", *_separated(map(_joined, parts)), ")"])
-        yield _filled(["result = dict(", *_separated(listed), ")"], "    ")
+        parts = ([f"{part}=[", *_separated(map(_pieces, values)), "]"] for part, values in recorded.items())
+        listed.append(["signature=dict(", *_separated(parts), ")"])
+        return _filled(["result = dict(", *_separated(listed), ")"], "    ")
+
+    def _rates(self) -> str:
+        """What is printed of the rates of which the work is known."""
+        rates = (("tflops", "TFLOP/s", self._plan.work.flops), ("tbytes_per_s", "TB/s", self._plan.work.bytes))
+        return "".join(f", {{{name}:.3g}} {unit}" for name, unit, work in rates if work)
 
 
 def _function(plan: ReplayPlan, name: str) -> str:

@@ -80,7 +80,8 @@ REPLAY_COVERAGE = TableSchema(
 OUTCOMES = {
     "equal": "recorded as in the trace",
     "equal but assumed": "the same, with arguments that the trace does not tell",
-    "equal arguments": "it ran on another kind of device, so that ops below and kernels are not compared",
+    "equal arguments": "ops below and kernels are not compared: it ran on another kind of device, the trace has no "
+    "such call, or it is one of JAX",
     "other kernel": "other kernels",
     "other children": "other ops below",
     "other arguments": "another name, or other types, shapes, strides or values",
@@ -88,8 +89,8 @@ OUTCOMES = {
     "refused": "the file is not as it was written",
     "not filled": "a kernel has to be put in by hand first",
     "needs ranks": "a collective, which several processes run together",
-    "not run": "it runs operations of a list, of which single scripts are verified, or needs more memory than there is",
-    "no torch": "PyTorch cannot be imported",
+    "not run": "it needs more memory than there is",
+    "no torch": "PyTorch, or JAX, cannot be imported",
 }
 """How a script, run once under the profiler, compares with the call of the trace, and what that means."""
 

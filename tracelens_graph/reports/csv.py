@@ -1,6 +1,7 @@
 """Tables as CSV, one or a folder of them: verbatim, so that a file read back holds what the table held.
 
-Names of a trace are not changed: a spreadsheet may take one that begins with `=` for a formula.
+Spreadsheets break cells of more than 32,767 characters, so longer ones are cut and say so; JSON has them whole. Names
+of a trace are not changed: a spreadsheet may take one that begins with `=` for a formula.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from io import TextIOWrapper
+from itertools import accumulate, takewhile
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -19,13 +21,15 @@ from tracelens_graph.registry import HOMES, REPORT
 from tracelens_graph.reports.document import json_text
 from tracelens_graph.tables.table import Table
 
+MOST, _MARK = 32_000, 60
+"""Characters of a cell, and of the mark of one that was cut."""
 _FILE_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
 _OF_FAMILY = re.compile(rb"\A[^\n]*\bUID_first\b")
 """The header of a table for a family of ops, whose names are those of families."""
 
 
 def write_csv(table: Table, file: TextIO) -> None:
-    """Write a table: lists as JSON text, floats with all their digits, NaN and None as nothing.
+    """Write a table: lists as JSON text, floats with all their digits, NaN and None as nothing, long cells cut.
 
     Args:
         table: what to write.
@@ -61,8 +65,21 @@ def _cells(values: Any) -> Iterable[Any]:
 
 def _cell(value: Any) -> Any:
     if isinstance(value, list | tuple | dict):
-        return json_text(value)
-    return None if value != value else value
+        text = json_text(value)
+        if len(text) > MOST and not isinstance(value, dict):
+            return json_text(_first(value))
+    elif isinstance(value, str):
+        text = value
+    else:
+        return None if value != value else value
+    return text if len(text) <= MOST else f"{text[: MOST - _MARK]}... [cut: {len(text):,} characters]"
+
+
+def _first(values: list[Any] | tuple[Any, ...]) -> list[Any]:
+    """The first parts of a list, as many as a cell holds, and how many more there are."""
+    lengths = accumulate(len(json_text([one])) for one in values)
+    count = sum(1 for _ in takewhile(lambda length: length <= MOST - _MARK, lengths))
+    return [*values[:count], f"... [cut: {len(values) - count:,} more of {len(values):,}]"]
 
 
 def write_folder(

@@ -14,6 +14,7 @@ import numpy as np
 from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
 from tracelens_graph.analyses.ranks.figures import HELD_UP
 from tracelens_graph.analyses.ranks.job import Job
+from tracelens_graph.analyses.ranks.matching_notes import notes_on_matching
 from tracelens_graph.graph.trace_set import Ranked, rank_titles
 from tracelens_graph.reports.document import document_json
 from tracelens_graph.reports.markdown import escape, page, table_markdown
@@ -110,8 +111,8 @@ def all_lines(job: Job) -> list[str]:
 def notes(job: Job) -> list[str]:
     """What belongs below the tables of the screen."""
     if not len(job.matched):
-        return list(job.matched.notes)
-    return [_held_up(job), *job.matched.notes]
+        return notes_on_matching(job.matched)
+    return [_held_up(job), *notes_on_matching(job.matched)]
 
 
 def _held_up(job: Job) -> str:
@@ -181,7 +182,7 @@ def ranks_json(job: Job) -> str:
         "headline": headline(job),
         "late": late_lines(job),
         "slowdown": job.slowdown_line,
-        "notes": job.matched.notes,
+        "notes": notes_on_matching(job.matched),
     }
     return document(job.matched.ranks, about, job.tables())
 
@@ -206,5 +207,5 @@ def ranks_markdown(job: Job, rows: int = 20) -> str:
     blocks += [
         f"### {title}\n\n{table_markdown(first_rows(job.table(name), rows))}" for name, title in _ON_PAGE.items()
     ]
-    blocks += [escape(note) for note in job.matched.notes]
+    blocks += [escape(note) for note in notes_on_matching(job.matched)]
     return page(blocks)

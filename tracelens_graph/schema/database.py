@@ -332,6 +332,9 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("call_ns", "int", "part of it that the runtime call of CAUSED_BY lasted", "ns"),
         Stored("op_ns", "int", "part of it that the op of CAUSED_BY lasted", "ns"),
         Stored("frame_ns", "int", "part of it that the module or Python function of CAUSED_BY lasted", "ns"),
+        Stored("because", "str", "call or frame to which most of it is due; of the hundred longest of each device"),
+        Stored("because_ns", "int", "time of it, and of other calls of its function, in the gap", "ns"),
+        Stored("line", "str", "the user's line that it comes from"),
     ),
     "CapturedGraph": (
         Stored("name", "str", "file of the capture, and which of the graphs in it"),

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from hashlib import blake2b
@@ -41,8 +42,8 @@ from tracelens_graph.utils.arrays import Rows
 LIMIT_BYTES = 10 * 1024**3
 """Size of all entries together; those used longest ago go first."""
 
-_ENTRY = re.compile(r"[0-9a-f]{32}-[0-9a-f]{32}\.tlg")
-_PART = re.compile(r"\.[0-9a-f]{32}-[0-9a-f]{32}\.tlg\.[0-9a-f]+\.part")
+_ENTRY = re.compile(r"[0-9a-f]{32}-[0-9a-f]{32}\.(tlg|lbug|json)")
+_PART = re.compile(r"\.[0-9a-f]{32}-[0-9a-f]{32}\.(tlg|lbug)\.\w+\.part")
 
 _ABANDONED_S = 3600
 """Age at which a half-written entry has nobody left who writes it."""
@@ -85,9 +86,30 @@ def _entry(source: Source) -> Path:
     """The file that holds, or would hold, the graph of a trace as its file is now."""
     assert source.path is not None
     path = source.path.resolve()
+    return cache_folder() / f"{_digest(os.fsencode(path))}-{_digest(repr(_state(path)).encode())}.tlg"
+
+
+def entry_of(paths: Sequence[str | os.PathLike[str]], suffix: str, about: Any) -> Path:
+    """The file of the cache for what is made of traces as their files are now.
+
+    Args:
+        paths: files of the traces.
+        suffix: what its name ends with.
+        about: what else it depends on.
+
+    Raises:
+        OSError: a file cannot be read.
+        OutputError: the user's home folder is not known.
+    """
+    files = [Path(path).resolve() for path in paths]
+    states = [_state(path) for path in files]
+    of_paths = b"\0".join([suffix.encode(), *map(os.fsencode, files)])
+    return cache_folder() / f"{_digest(of_paths)}-{_digest(repr((states, about)).encode())}{suffix}"
+
+
+def _state(path: Path) -> tuple[Any, ...]:
     stat = path.stat()
-    state = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, __version__, SCHEMA_VERSION)
-    return cache_folder() / f"{_digest(os.fsencode(path))}-{_digest(repr(state).encode())}.tlg"
+    return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, __version__, SCHEMA_VERSION
 
 
 def _digest(text: bytes) -> str:
@@ -155,13 +177,13 @@ def _keep(core: Core, entry: Path, source: Source, warn: Callable[[str], Any]) -
         entry.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with replacing(entry, private=True) as file:
             write_without_events(core, file, places)
-        _make_room(entry)
+        make_room(entry)
     except (OSError, OutputError) as error:
         why = unwritable(entry.parent, error) if isinstance(error, OSError) else error
         warn(f"the graph is not kept for the next command: {why}")
 
 
-def _make_room(newest: Path) -> None:
+def make_room(newest: Path) -> None:
     """Delete earlier states of the newest entry's trace, what was left half-written, and all beyond the limit."""
     trace = newest.name.partition("-")[0]
     total = 0
@@ -170,10 +192,10 @@ def _make_room(newest: Path) -> None:
             superfluous = written < time.time() - _ABANDONED_S
         else:
             total += size
-            superfluous = path != newest and (total > LIMIT_BYTES or path.name.startswith(trace))
+            superfluous = path.stem != newest.stem and (total > LIMIT_BYTES or path.name.startswith(trace))
         if superfluous:
             with suppress(OSError):
-                path.unlink()
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _files(folder: Path) -> Iterator[tuple[float, int, Path]]:

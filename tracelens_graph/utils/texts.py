@@ -231,7 +231,7 @@ def outer_lines(text: str, width: int, most: int) -> list[str]:
 
 # --- names of trace files -------------------------------------------------------------------------------------------
 
-_SUFFIXES = (".json", ".gz", ".zst", ".zip", ".tlg", ".trace", ".pt")
+_SUFFIXES = (".json", ".gz", ".zst", ".zip", ".tlg", ".trace", ".pt", ".pb", ".xplane")
 """What names of trace files end with, one behind the other."""
 
 _DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/([0-9]+)")

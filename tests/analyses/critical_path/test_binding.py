@@ -10,10 +10,11 @@ import pytest
 from handmade import span
 from hypothesis import given
 from hypothesis import strategies as st
+from joint_causes import causes
 from lockstep import call, gpu, sync, trace
 from made_jobs import JOBS, SimulatedJob, simulated_job
 
-from tracelens_graph.analyses.critical_path.causes import Causes, causes
+from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.collective_points import (
     Member,
     awaited_parts,

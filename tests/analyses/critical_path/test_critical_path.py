@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 from handmade import span
 from hypothesis import given
+from joint_causes import causes
 from lockstep import ALL_REDUCE, PRODUCT, call, gpu, rank_events, sync, trace, two_ranks
 from made_jobs import simulated_job
 from made_traces import traces
 
 from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.critical_path import path_tables
-from tracelens_graph.analyses.critical_path.causes import Causes, causes
+from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.critical_path import (
     CriticalPath,
     causes_of,

@@ -8,19 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
+from joint_causes import causes, replayed, steps_of
 from made_jobs import JOBS, simulated_job
 from made_traces import traces
 from planted import PLANTED
 from simulated_jobs import write
 
 from corpus import CORPUS, needs_corpus
-from tracelens_graph.analyses.critical_path.causes import Causes, causes
-from tracelens_graph.analyses.critical_path.critical_path import CriticalPath, critical_path, step_paths, steps_of
+from tracelens_graph.analyses.critical_path.causes import Causes
+from tracelens_graph.analyses.critical_path.critical_path import CriticalPath, critical_path, step_paths
 from tracelens_graph.analyses.critical_path.edits import BOUNDS
 from tracelens_graph.analyses.critical_path.job_causes import JobCauses
 from tracelens_graph.analyses.critical_path.points import Edge, Role
 from tracelens_graph.analyses.critical_path.rank_answers import kept_rank
-from tracelens_graph.analyses.critical_path.rerun import replayed, weights
+from tracelens_graph.analyses.critical_path.rerun import weights
 from tracelens_graph.analyses.critical_path.what_if import what_if
 from tracelens_graph.analyses.ranks.rank_collectives import ReadRank
 from tracelens_graph.errors import AnalysisError

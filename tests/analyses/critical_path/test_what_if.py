@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from joint_causes import replayed, steps_of
 from lockstep import two_ranks
 from made_jobs import simulated_job
 from simulated_jobs import Cause, Job, simulated, write
 
-from tracelens_graph.analyses.critical_path.critical_path import critical_path, steps_of
+from tracelens_graph.analyses.critical_path.critical_path import critical_path
 from tracelens_graph.analyses.critical_path.job_causes import JobCauses
 from tracelens_graph.analyses.critical_path.points import Edge, Role
-from tracelens_graph.analyses.critical_path.rerun import NEVER, Latency, forward, replayed, weights
+from tracelens_graph.analyses.critical_path.rerun import NEVER, Latency, forward, weights
 from tracelens_graph.analyses.critical_path.slack import slack_of_ranks
 from tracelens_graph.analyses.critical_path.what_if import WhatIf, what_if
 from tracelens_graph.api import load_set

@@ -10,6 +10,7 @@ from made_jobs import simulated_job
 
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.ranks.matching_notes import notes_on_matching
 from tracelens_graph.analyses.ranks.parts import BARRIERS
 from tracelens_graph.analyses.stragglers.reasons import UNNAMED
 from tracelens_graph.graph.trace_set import TraceSet
@@ -128,9 +129,27 @@ def test_all_is_matched_whatever_was_recorded(settings: dict[str, Any], args: st
         settings = {**settings, "step_collectives": MIXED[:-1]}
     run, matched = simulated(**settings, collective_args=args)
     if args == "none" and set(settings) & {"tensor_parallel", "pipeline_parallel", "expert_parallel"}:
-        assert matched.notes[0].startswith("the traces do not name process groups: ")
+        assert notes_on_matching(matched)[0].startswith("the traces do not name process groups: ")
     else:
         assert_matched(run, matched)
+
+
+@pytest.mark.parametrize(
+    ("number", "of_ranks"), [(0, range(4)), (-1, range(4)), (0, [1])], ids=["zero", "minus one", "one rank"]
+)
+@pytest.mark.parametrize("pipeline_parallel", [1, 2])
+def test_all_is_matched_where_sequence_numbers_repeat(number: int, of_ranks: list[int], pipeline_parallel: int) -> None:
+    run = simulate(ranks=4, layers=2, steps=3, seed=5, pipeline_parallel=pipeline_parallel)
+    changed = 0
+    for one in (one for one in run.ranks if one.rank in of_ranks):
+        for event in one.trace["traceEvents"]:
+            if "Seq" in event.get("args", {}):
+                event["args"]["Seq"] = number
+                changed += event["cat"] == "kernel"
+    matched = MatchedCollectives(TraceSet.of({f"rank{one.rank}": load_core(one.trace) for one in run.ranks}))
+    assert_matched(run, matched)
+    [note] = [one for one in notes_on_matching(matched) if one.startswith("sequence numbers of ")]
+    assert f" {changed:,} of {len(matched.parts):,} parts repeat" in note
 
 
 @pytest.mark.parametrize("settings", [{"layers": 2}, {**LOOP, "step_collectives": MIXED}], ids=["training", "loop"])

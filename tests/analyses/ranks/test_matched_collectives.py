@@ -11,6 +11,7 @@ from made_jobs import Job, collective, job, rank
 from tracelens_graph.analyses.ranks import matching
 from tracelens_graph.analyses.ranks.held import Entry
 from tracelens_graph.analyses.ranks.matched_collectives import ALONE, APART, MatchedCollectives
+from tracelens_graph.analyses.ranks.matching_notes import notes_on_matching
 
 
 def assert_right(made: Job, matched: MatchedCollectives) -> None:
@@ -82,7 +83,7 @@ def test_ranks_of_one_host_have_one_clock() -> None:
     matched = MatchedCollectives(made.ranks)
     assert_right(made, matched)
     assert not matched.clocks.offset_ns.any()
-    assert matched.notes == [
+    assert notes_on_matching(matched) == [
         "all ranks are of one host, so their clocks are taken as they are; by the ends of collectives they differ by "
         f"up to {matched.estimated.offset_ns[1] / 1e3:,.1f} us (rank1)"
     ]

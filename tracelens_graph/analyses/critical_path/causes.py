@@ -10,22 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
 from tracelens_graph.analyses.critical_path.collective_points import (
     EARLIEST,
     CollectivePoints,
-    PartPoints,
-    collective_points,
-    parts_on_gpu,
-    recorded_root,
 )
-from tracelens_graph.analyses.critical_path.points import Edge, Inferred, RankPoints, Role, rank_points
+from tracelens_graph.analyses.critical_path.points import Edge, Inferred, RankPoints, Role
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.ranks.matching_notes import notes_on_matching
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.graph.arrays import Places, positions_by
+from tracelens_graph.graph.arrays import Places
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
@@ -120,34 +117,6 @@ class Causes:
         return np.where(time[at] == moments, points[at], -1)
 
 
-def causes(traces: TraceSet, matched: MatchedCollectives | None = None) -> Causes:
-    """The points of some ranks and what bound each of them.
-
-    Args:
-        traces: the ranks.
-        matched: which of their collectives are one, and on which clock they are; by default they are matched.
-
-    Raises:
-        AnalysisError: no rank has a GPU event.
-    """
-    ranks = [rank_points(one.core) for one in traces]
-    if matched is None and len(traces) > 1:
-        matched = MatchedCollectives(traces.with_graphs(lambda core: core))
-    check_gpu_work(len(rank.gpu_rows) for rank in ranks)
-
-    def meet(first: Rows, time: Ns) -> CollectivePoints:
-        if matched is None:
-            return CollectivePoints(len(time))
-        parts = _part_points(matched, ranks, first, traces)
-        return collective_points(matched, parts, time, lambda one: _root(matched, one, traces))
-
-    made = unbound(traces, matched, ranks, partial(_on_clock, traces, matched), meet)
-    least = least_latency(together([latencies(made)]))
-    # What binds depends on latencies, and the usual ones on what binds: the least ones make a start.
-    usual = bound_latency(together([bound_latencies(bound_by(made, least, least))]), least, 0.5)
-    return bound_by(made, least, usual)
-
-
 def check_gpu_work(counts: Iterable[int]) -> None:
     """Raise an error where no rank has GPU events.
 
@@ -222,25 +191,18 @@ def unbound(
     )
 
 
+def bound_alone(made: Causes) -> Causes:
+    """The same points, and what binds each with the latencies that they show themselves."""
+    least = least_latency(together([latencies(made)]))
+    # What binds depends on latencies, and the usual ones on what binds: the least ones make a start.
+    usual = bound_latency(together([bound_latencies(bound_by(made, least, least))]), least, 0.5)
+    return bound_by(made, least, usual)
+
+
 def bound_by(made: Causes, least: Ns, usual: Ns) -> Causes:
     """The same points, and what binds each with these latencies."""
     allowed = made.time[made.before] + usual[made.kind]
     return replace(made, binding=bind(allowed, made.after, len(made.time)), least_ns=least, usual_ns=usual)
-
-
-def _part_points(matched: MatchedCollectives, ranks: Sequence[RankPoints], first: Rows, traces: TraceSet) -> PartPoints:
-    """Where each part of a collective starts and ends among the points of all ranks."""
-    part = parts_on_gpu(matched)
-    start, end, single = np.zeros(len(part), np.int64), np.zeros(len(part), np.int64), np.ones(len(part), bool)
-    for ordinal, of in positions_by(matched.trace[part]):
-        kernels = [matched.parts.kernels(one) for one in part[of].tolist()]
-        start[of], end[of], single[of] = (
-            one + add
-            for one, add in zip(
-                ends_of(ranks[ordinal], kernels, traces[ordinal].core), (*2 * [first[ordinal]], 0), strict=True
-            )
-        )
-    return PartPoints(part, start, end, single)
 
 
 def ends_of(rank: RankPoints, kernels: Sequence[Sequence[int]], core: Core) -> tuple[Rows, Rows, Mask]:
@@ -252,10 +214,6 @@ def ends_of(rank: RankPoints, kernels: Sequence[Sequence[int]], core: Core) -> t
     return start, rank.gpu_end[np.searchsorted(rank.gpu_rows, closes)], opens == closes
 
 
-def _root(matched: MatchedCollectives, part: int, traces: TraceSet) -> int | None:
-    return recorded_root(traces[int(matched.trace[part])].core, matched.parts.kernels(part))
-
-
 def bind(allowed: np.ndarray, after: np.ndarray, points: int) -> np.ndarray:
     """Per point the edge into it that allowed it last; of equal ones the last edge; -1 without any."""
     latest = np.full(points, EARLIEST)
@@ -265,12 +223,6 @@ def bind(allowed: np.ndarray, after: np.ndarray, points: int) -> np.ndarray:
     # Of equal indices the last assignment stays: that is the last edge.
     binding[after[at]] = at
     return binding
-
-
-def _on_clock(traces: TraceSet, matched: MatchedCollectives | None, ordinal: int, time: np.ndarray) -> np.ndarray:
-    if matched is None:
-        return time + traces[ordinal].offset_ns
-    return np.asarray(matched.clock_ns(ordinal, time), np.int64)
 
 
 # --- latencies --------------------------------------------------------------------------------------------------------
@@ -368,7 +320,7 @@ def notes_on(
     traces: TraceSet, matched: MatchedCollectives | None, ranks: Sequence[Inferred], found: CollectivePoints
 ) -> list[str]:
     """What a reader must know of a path over some ranks."""
-    notes = list(matched.notes) if matched is not None else []
+    notes = [] if matched is None else notes_on_matching(matched)
     notes += [f"{one.name}: {note}" for one, rank in zip(traces, ranks, strict=False) for note in rank.notes]
     if inferred := sum(rank.inferred for rank in ranks):
         notes.append(

@@ -11,7 +11,7 @@ the lengths of steps add up to that of the whole.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -19,16 +19,13 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.critical_path import path_tables
-from tracelens_graph.analyses.critical_path.causes import Causes, causes
-from tracelens_graph.analyses.critical_path.job_causes import JobCauses, Steps, job_causes, joined_steps
+from tracelens_graph.analyses.critical_path.job_causes import JobCauses, Steps, job_causes
 from tracelens_graph.analyses.critical_path.path import Path, followed_paths
 from tracelens_graph.analyses.critical_path.path_tables import SEGMENTS, segment_columns
 from tracelens_graph.analyses.critical_path.slack import slack_by_name
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.graph.window import Window, gpu_steps, whole_window
 from tracelens_graph.tables.table import Table
 
 COLUMNS = frozenset(
@@ -78,37 +75,6 @@ def step_paths(ranks: Any, *, matched: MatchedCollectives | None = None) -> list
     steps = job.steps
     spans = zip(steps.number.tolist(), steps.start_ns.tolist(), steps.end_ns.tolist(), strict=True)
     return followed_paths(job, list(spans), CriticalPath)
-
-
-def causes_of(ranks: Any, matched: MatchedCollectives | None = None) -> Causes:
-    """What bound the points of some ranks; of one graph it is kept with the graph."""
-    if isinstance(ranks, Core | Window) and matched is None:
-        window = ranks if isinstance(ranks, Window) else whole_window(ranks)
-        found = window.whole.once(_alone)
-        if window.is_whole:
-            return found
-        return replace(found, traces=TraceSet.of(window))
-    return causes(TraceSet.of(ranks), matched)
-
-
-def _alone(window: Window) -> Causes:
-    return causes(TraceSet.of(window))
-
-
-def steps_of(causes: Causes, time: np.ndarray | None = None) -> Steps:
-    """The steps in which ranks launched GPU work.
-
-    Args:
-        causes: the points of the ranks.
-        time: other moments of the points, by default those recorded.
-    """
-    moment = causes.time if time is None else time
-    found = []
-    for ordinal, one in enumerate(causes.traces):
-        end = moment[causes.first_point[ordinal] + causes.ranks[ordinal].gpu_end]
-        for number, mark, of in gpu_steps(one.core, causes.ranks[ordinal].gpu_rows):
-            found.append((number, causes.on_clock(ordinal, int(one.core.columns.start_ns[mark])), int(end[of].max())))
-    return joined_steps(found)
 
 
 # --- of a job ---------------------------------------------------------------------------------------------------------

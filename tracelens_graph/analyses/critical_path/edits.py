@@ -82,7 +82,7 @@ def edited(rank: Reader, asked: Asked) -> Edited:
     changes.make(asked.edits)
     if asked.repair is not None:
         changes.repair(asked.repair)
-    weight = {bound: changes.weights(bound) for bound in BOUNDS}
+    weight: dict[str, Ns] = {bound: changes.weights(bound) for bound in BOUNDS}
     reach = reach_of(causes, kept, asked.given, weight, last_ends(causes, kept))
     return Edited(changes.notes, changes.looked, len(changes.edges), reach)
 

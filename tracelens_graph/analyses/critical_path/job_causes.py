@@ -24,23 +24,23 @@ from tracelens_graph.analyses.critical_path.causes import (
     notes_on,
     together,
 )
-from tracelens_graph.analyses.critical_path.lanes import Lanes
 from tracelens_graph.analyses.critical_path.meetings import Again, Meetings
 from tracelens_graph.analyses.critical_path.rank_answers import (
+    Did,
     Given,
     Known,
     Leg,
     Stretches,
     bound_latencies_of,
+    did_on,
     kernel_names,
     known_of,
-    lanes_on,
     stretches_of,
 )
 from tracelens_graph.analyses.critical_path.rerun import MOST_QUANTILE, NEVER, Latency
 from tracelens_graph.analyses.ranks.clocks import RankClock
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
-from tracelens_graph.analyses.ranks.one_job import of_one_job
+from tracelens_graph.analyses.ranks.strangers import of_one_job
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
@@ -60,6 +60,7 @@ class JobCauses:
     Attributes:
         traces: the ranks.
         matched: which of their collectives are one; None of one rank alone.
+        known: what each rank answered first.
         last_ns: the last GPU end on the clock of the set.
         steps: the steps of the job.
         paths: step, or None for all there is -> its critical path, where that was followed.
@@ -77,12 +78,12 @@ class JobCauses:
         self._first_given = [Given(self._clock(at)) for at in range(len(traces))]
         found: dict[int, Known] = {}
         self._least = least_latency(together(_first_answers(self.ask(known_of, self._first_given), found)))
-        self._known = [found[at] for at in range(len(traces))]
-        ends = [one.last_ns for one in self._known if one.last_ns is not None]
+        self.known = [found[at] for at in range(len(traces))]
+        ends = [one.last_ns for one in self.known if one.last_ns is not None]
         check_gpu_work([len(ends)])
         self.last_ns = max(ends)
-        self.steps = joined_steps(step for one in self._known for step in one.steps)
-        self.meetings = Meetings(traces, matched, self._known)
+        self.steps = joined_steps(step for one in self.known for step in one.steps)
+        self.meetings = Meetings(traces, matched, self.known)
 
     def __repr__(self) -> str:
         return f"<JobCauses of {len(self.traces):,} ranks that meet {len(self.meetings.found.time):,} times>"
@@ -106,7 +107,7 @@ class JobCauses:
     def notes(self) -> list[str]:
         """What a reader must know."""
         left_out = () if self.matched is None else self.matched.left_out
-        known = [one.about for one in self._known]
+        known = [one.about for one in self.known]
         return [*left_out, *notes_on(self.traces, self.matched, known, self.meetings.found)]
 
     @cached_property
@@ -132,14 +133,13 @@ class JobCauses:
         return [replace(one, most_ns=most) for one in self.given]
 
     @cached_property
-    def lanes(self) -> list[Lanes]:
-        """What the threads and streams of each rank did; names that are equal on several are held once."""
+    def did(self) -> list[Did]:
+        """What each rank did; names that are equal on several are held once."""
         known: dict[tuple[str, ...], tuple[str, ...]] = {}
-        found: list[Lanes] = [{}] * len(self.traces)
-        for rank, lanes in self.ask(lanes_on, self.given):
-            found[rank] = {
-                place: replace(one, names=known.setdefault(one.names, one.names)) for place, one in lanes.items()
-            }
+        found = [Did({}, np.zeros(0, np.int64))] * len(self.traces)
+        for rank, did in self.ask(did_on, self.given):
+            lanes = {at: replace(one, names=known.setdefault(one.names, one.names)) for at, one in did.lanes.items()}
+            found[rank] = Did(lanes, did.moves_ns)
         return found
 
     # --- paths -------------------------------------------------------------------------------------------------------
@@ -182,6 +182,13 @@ class JobCauses:
     def stretches(self) -> Mapping[int, Stretches]:
         """Per rank where its stretches begin that lead to its collectives, and to its ends at `moments`."""
         return dict(self.ask(stretches_of, [(one, self.moments) for one in self.given]))
+
+    def until(self, end: int) -> JobCauses:
+        """The same, for paths that end at a moment."""
+        found = copy(self)
+        found.__dict__.pop("stretches", None)
+        found.moments = np.array([end])
+        return found
 
     def sink(self, end: int) -> int:
         """The rank on which a path ends: the last one with a GPU end at that moment."""
@@ -232,7 +239,7 @@ class JobCauses:
         without = np.zeros(len(self.traces), bool) if without is None else without
         found = again.ends(latency, without)
         if without.any():
-            first = min(one.first_ns for one in self._known if one.first_ns is not None)
+            first = min(one.first_ns for one in self.known if one.first_ns is not None)
             found = [(rank, at, first if without[rank] else end) for rank, at, end in found]
         if step is None:
             return 0, max(end for _, at, end in found if at == 0 and end > NEVER // 2)
@@ -241,7 +248,7 @@ class JobCauses:
     @cached_property
     def _begins(self) -> list[list[tuple[int, int]]]:
         """Per rank the number of each of its steps, and when it begins on the host; in the order of the numbers."""
-        return [sorted(dict(sorted((step[:2] for step in one.steps), reverse=True)).items()) for one in self._known]
+        return [sorted(dict(sorted((step[:2] for step in one.steps), reverse=True)).items()) for one in self.known]
 
 
 def _first_answers(answers: Iterable[tuple[int, Known]], found: dict[int, Known]) -> Iterator[Latencies]:

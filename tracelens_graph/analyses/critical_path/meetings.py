@@ -22,7 +22,7 @@ from tracelens_graph.analyses.critical_path.collective_points import (
 )
 from tracelens_graph.analyses.critical_path.points import Edge
 from tracelens_graph.analyses.critical_path.rank_answers import Given, Known
-from tracelens_graph.analyses.critical_path.rerun import NEVER, Latency, Reach, forward
+from tracelens_graph.analyses.critical_path.rerun import NEVER, Reach, forward
 from tracelens_graph.analyses.critical_path.walk import NEAR_NS
 from tracelens_graph.analyses.ranks.clocks import RankClock
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
@@ -175,22 +175,23 @@ class Again:
         self._before, self._after = self._before[self._ordered], self._after[self._ordered]
         self._order = np.lexsort((level, moment))
 
-    def _takes(self, latency: Latency, without: Mask) -> Ns:
+    def _takes(self, weight: str | Sequence[str], without: Mask) -> Ns:
         takes = []
         for rank, one in self._reach.items():
-            ns, (starts, others) = one.takes_ns(latency), self._edges[rank]
+            ns = one.takes_ns(weight if isinstance(weight, str) else weight[rank])
+            starts, others = self._edges[rank]
             takes += [ns[starts] - NO_CAUSE * int(without[rank]), ns[others]]
         return np.concatenate(takes)[self._ordered]
 
-    def ends(self, latency: Latency, without: Mask) -> list[tuple[int, int, int]]:
+    def ends(self, weight: str | Sequence[str], without: Mask) -> list[tuple[int, int, int]]:
         """Rank, place and moment of all ends.
 
         Args:
-            latency: how long causes last that did not bind.
+            weight: name of the weights of all ranks, or of each; see `Reach`.
             without: ranks that nobody waits for.
         """
         given = np.zeros(len(self._order), np.int64)
-        came = forward(self._before, self._after, self._takes(latency, without), self._order, given)
+        came = forward(self._before, self._after, self._takes(weight, without), self._order, given)
         return [(rank, at, int(came[end])) for rank, at, end in self._ends]
 
     def tails(self, rank: int) -> Ns:

@@ -33,7 +33,6 @@ from tracelens_graph.analyses.critical_path.path_nodes import Nodes, nodes_of, s
 from tracelens_graph.analyses.critical_path.points import Edge, Inferred, RankPoints, Role, rank_points
 from tracelens_graph.analyses.critical_path.rerun import (
     NEVER,
-    Latency,
     Reach,
     forward,
     in_order,
@@ -198,14 +197,12 @@ def bound_latencies_of(rank: Reader, given: Given) -> Latencies:
     return bound_latencies(own_causes(rank.once(kept_rank), given))
 
 
-def reach_of(
-    made: Causes, kept: KeptRank, given: Given, weight: Mapping[Latency, Ns], ends: Sequence[Rows]
-) -> Reach:  # fmt: skip
+def reach_of(made: Causes, kept: KeptRank, given: Given, weight: Mapping[str, Ns], ends: Sequence[Rows]) -> Reach:
     """How the starts of the parts of a rank follow from when the others had come, and behind these some ends.
 
     Args:
         made, kept, given: the rank.
-        weight: by latency how long each of its edges takes.
+        weight: by name how long each of its edges takes.
         ends: sets of points, of which the latest counts.
     """
     parts = _met(given)
@@ -340,10 +337,32 @@ def kernel_names(rank: Reader, given: Sequence[int]) -> list[str]:
     return [core.names[core.columns.name[nodes[at].rows[0]]] for at in given]
 
 
-def lanes_on(rank: Reader, given: Given) -> Lanes:
-    """What the threads and streams of a rank did, without the edges of it."""
-    found = lanes(own_causes(rank.once(kept_rank), given, rank.core), 0)
-    return {key: replace(one, edge=one.edge[:0], takes=narrow(one.takes)) for key, one in found.items()}
+class Did(NamedTuple):
+    """What a rank did.
+
+    Attributes:
+        lanes: on its threads and streams, without the edges of it.
+        moves_ns: per part how long it moves data; -1 where nothing shows it.
+    """
+
+    lanes: Lanes
+    moves_ns: Ns
+
+
+def did_on(rank: Reader, given: Given) -> Did:
+    """What a rank did."""
+    made = own_causes(rank.once(kept_rank), given, rank.core)
+    moves = np.full(len(given.node), -1)
+    edge, part = transfers(made)
+    moves[part] = weights(made)[edge]
+    found = {key: replace(one, edge=one.edge[:0], takes=narrow(one.takes)) for key, one in lanes(made, 0).items()}
+    return Did(found, narrow(moves))
+
+
+def transfers(made: Causes) -> tuple[Rows, Rows]:
+    """Edges on which parts of a rank move data, and these parts."""
+    edge = np.flatnonzero(made.kind == Edge.transfer)
+    return edge, made.collective[made.before[edge] - (len(made.time) - len(made.collective))]
 
 
 def starts_on(rank: Reader, given: tuple[Given, Ns]) -> Reach:

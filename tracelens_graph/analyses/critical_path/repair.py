@@ -59,8 +59,8 @@ def repairs_of(job: JobCauses, rank: int | str | Sequence[int | str]) -> Repairs
         )
     if len(job.traces) < 2 or job.matched is None:
         raise AnalysisError("what_if: repairing a rank takes other ranks to compare it with")
-    stage = pipelines(job.matched)[1].tolist()
-    found = {place: _Compared(job.lanes, place, places, stage) for place in places}
+    stage, lanes = pipelines(job.matched)[1].tolist(), [one.lanes for one in job.did]
+    found = {place: _Compared(lanes, place, places, stage) for place in places}
     if not any(one.is_any for one in found.values()):
         raise AnalysisError(
             f"what_if: repair: no other rank does work like that of {', '.join(map(str, called))}, so what "

@@ -9,7 +9,6 @@ import numpy as np
 
 from tracelens_graph.analyses.critical_path.causes import (
     CEILING_NS,
-    NO_CAUSE,
     Causes,
     bound_latencies,
     bound_latency,
@@ -127,8 +126,8 @@ class Reach(NamedTuple):
 
     Attributes:
         target, source: per edge its points; source -1 is time 0.
-        least_ns: how long each takes at least.
-        more_ns: by latency how much longer; nothing where it is the same.
+        least_ns: how long each takes with the first weights.
+        more_ns: by name of other weights how much longer; nothing where it is the same.
         between_ns: when the points between were.
         ends: how many ends there are.
     """
@@ -136,13 +135,13 @@ class Reach(NamedTuple):
     target: Rows
     source: Rows
     least_ns: Ns
-    more_ns: Mapping[Latency, Ns]
+    more_ns: Mapping[str, Ns]
     between_ns: Ns
     ends: int
 
-    def takes_ns(self, latency: Latency) -> Ns:
-        """How long each edge takes."""
-        return self.least_ns + self.more_ns[latency] if latency in self.more_ns else self.least_ns
+    def takes_ns(self, weight: str) -> Ns:
+        """How long each edge takes with the weights of a name; of an unknown one with the first."""
+        return self.least_ns + self.more_ns[weight] if weight in self.more_ns else self.least_ns
 
 
 _MOST_MERGED = 4
@@ -150,13 +149,13 @@ _MOST_MERGED = 4
 
 
 def reached(
-    causes: Causes, weight: Mapping[Latency, Ns], sources: Rows, starts: Rows, ends: Sequence[Rows], parts: Rows
+    causes: Causes, weight: Mapping[str, Ns], sources: Rows, starts: Rows, ends: Sequence[Rows], parts: Rows
 ) -> Reach:
     """How some points follow from others, of which it is not known yet when they come.
 
     Args:
         causes: the points.
-        weight: by latency how long each edge takes.
+        weight: by name how long each edge takes.
         sources: points that nothing leads to.
         starts: a point for each part.
         ends: sets of points; of each the latest counts.
@@ -194,7 +193,7 @@ def reached(
     number[points + len(starts) :] += len(starts) + len(between)
     source = np.where(other >= len(starts), number[np.maximum(other - len(starts), 0)], other)
     takes_ns = {bound: np.array(list(ns.values()), np.int64)[kept] for bound, ns in zip(weight, left, strict=True)}
-    least = takes_ns["least"]
+    least = next(iter(takes_ns.values()))
     return Reach(
         number[one[kept]].astype(np.int32),
         source[kept].astype(np.int32),
@@ -313,11 +312,6 @@ def _contracted(
     return left
 
 
-def replayed(causes: Causes, weight: np.ndarray) -> np.ndarray:
-    """Moments of all points with these weights; a point that follows from nothing keeps its own."""
-    return forward(causes.before, causes.after, weight, in_order(causes), causes.time)
-
-
 def incomplete_ranks(m: MatchedCollectives) -> Mask:
     """Per rank whether its recording lacks collectives of its groups, or is foreign.
 
@@ -332,12 +326,6 @@ def incomplete_ranks(m: MatchedCollectives) -> Mask:
             [place[one] for one in m.parts.collective(parts[0]).ranks or () if place.get(one, -1) not in {-1, *there}]
         ] = True
     return found if 2 * found.sum() < len(found) else m.is_foreign
-
-
-def without_arrivals(causes: Causes, weight: Ns, ranks: Mask) -> Ns:
-    """Weights with which nobody waits for some ranks."""
-    arrivals = (causes.kind == Edge.arrive) & ranks[causes.ordinal[causes.before]]
-    return np.where(arrivals, -NO_CAUSE, weight)
 
 
 assert Edge.host not in CEILING_NS  # host time that did not bind takes none

@@ -86,6 +86,11 @@ class WhatIf:
         """What the change gains; negative where it costs."""
         return self.path.length_ns - self.changed_ns
 
+    @property
+    def error_ns(self) -> int:
+        """How far the length with the change may be off, either way."""
+        return max(self.changed_ns - self.least_ns, self.most_ns - self.changed_ns)
+
     def table(self) -> Table:
         """One row: the length as recorded, with the change, and the bounds of that."""
         length = self.path.length_ns

@@ -17,6 +17,7 @@ from tracelens_graph.schema import PYTHON_KINDS, Kind
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.arrays import Rows
 
 _PART = Column("its part in the gap", "us", drop_priority=2)
 
@@ -104,14 +105,19 @@ def idle_gaps(g: Core | Window, device: int | None = None, min_us: float = 1, to
     for what, (at, part) in host_parts(core, row, start, end).items():
         columns[what] = names_of(core, at)
         columns[f"{what}_us"] = [ns / 1e3 if found >= 0 else None for found, ns in zip(at, part.tolist(), strict=True)]
-    found = [
-        culprit(core, idle, gap, Cause(cause)) for gap, cause in zip(shown.tolist(), leading.tolist(), strict=True)
-    ]
-    because = np.array([one for one, _ in found], np.int64)
-    columns["because"] = [shown_name(core, one) if one >= 0 else None for one in because.tolist()]
-    columns["because_us"] = [ns / 1e3 if one >= 0 else None for one, ns in found]
-    columns["line"] = [name or None for name in line_names(w, because)]
+    because, ns, lines = culprits(w, idle, shown)
+    columns |= {"because": because, "because_us": [None if one is None else one / 1e3 for one in ns], "line": lines}
     return IDLE_GAPS.table(columns, w.titled("The longest gaps in which a device did nothing"), notes)
+
+
+def culprits(w: Window, idle: Idle, gaps: Rows) -> tuple[list[str | None], list[int | None], list[str | None]]:
+    """Of some gaps the call or frame that most of the largest cause is due to, its ns, and the user's line of it."""
+    core = w.core
+    causes = leading_causes(idle)[gaps].tolist()
+    found = [culprit(core, idle, gap, Cause(cause)) for gap, cause in zip(gaps.tolist(), causes, strict=True)]
+    because = np.array([row for row, _ in found], np.int64)
+    names = [shown_name(core, row) if row >= 0 else None for row in because.tolist()]
+    return names, [ns if row >= 0 else None for row, ns in found], [name or None for name in line_names(w, because)]
 
 
 def gap_order(idle: Idle) -> np.ndarray:

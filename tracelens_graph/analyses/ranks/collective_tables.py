@@ -11,6 +11,7 @@ import numpy as np
 from tracelens_graph.analyses.ranks import COLUMNS as OF_RANKS
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.ranks.matching_notes import notes_on_matching
 from tracelens_graph.analyses.shared.grouping import first_rows
 from tracelens_graph.graph.arrays import expanded
 from tracelens_graph.graph.intervals import sum_by_group
@@ -351,7 +352,7 @@ def notes_of(figures: Figures, kind: str | None) -> list[str]:
         return ["1 trace: two ranks at least are compared"]
     cut = sum(any(one.key in outside for one in m.members(at)) for at in range(len(m))) if outside else 0
     in_part = [f"{cut:,} of {len(m):,} collectives are in the window on some of their ranks only"] if cut else []
-    return [*m.notes, *in_part] or ([] if len(m) else ["no collective was found on two ranks"])
+    return [*notes_on_matching(m), *in_part] or ([] if len(m) else ["no collective was found on two ranks"])
 
 
 def number_of_ranks(figures: Figures) -> str:

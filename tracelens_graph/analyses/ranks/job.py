@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from tracelens_graph.analyses.critical_path.causes import Causes
-from tracelens_graph.analyses.critical_path.critical_path import causes_of
+from tracelens_graph.analyses.critical_path.job_causes import JobCauses
 from tracelens_graph.analyses.critical_path.what_if import WhatIf, what_if
 from tracelens_graph.analyses.ranks.collective_tables import collectives_table, kinds_table, unmatched_collectives
 from tracelens_graph.analyses.ranks.figures import Figures
@@ -20,10 +19,10 @@ from tracelens_graph.analyses.ranks.link_tables import (
 )
 from tracelens_graph.analyses.ranks.links import Links
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
-from tracelens_graph.analyses.ranks.one_job import of_one_job
 from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
 from tracelens_graph.analyses.ranks.rank_tables import balance_table, rank_steps, times_table
 from tracelens_graph.analyses.ranks.slow_links import SlowLinks, slow_links
+from tracelens_graph.analyses.ranks.strangers import of_one_job
 from tracelens_graph.analyses.stragglers.culprits import culprits_table
 from tracelens_graph.analyses.stragglers.late_causes import late_arrivals, late_ranks
 from tracelens_graph.analyses.stragglers.lateness import Lateness, lateness
@@ -120,7 +119,7 @@ class Job:
         return lateness(self.figures, arrivals, self.delays, self.slowdown if self.is_replayed else None)
 
     @cached_property
-    def _causes(self) -> Causes | None:
+    def _causes(self) -> JobCauses | None:
         """What bound the points of all ranks, over all that was recorded; None of lean graphs, or without GPU work.
 
         None as well where ranks share no collective, and where clocks of hosts are not known.
@@ -132,7 +131,7 @@ class Job:
             or (whole := self._held) is None
         ):
             return None
-        return causes_of(whole, self.matched.whole) if all(len(one.core.gpu_rows) for one in whole) else None
+        return JobCauses(whole, self.matched.whole) if all(len(one.core.gpu_rows) for one in whole) else None
 
     @property
     def is_replayed(self) -> bool:
@@ -149,7 +148,7 @@ class Job:
             return None
         try:
             late = [self.matched.ranks[place].name for place in places]
-            return what_if(self._causes.traces, repair=late, matched=self._causes.matched)
+            return what_if(self._causes, repair=late)
         except AnalysisError:
             return None
 

@@ -9,7 +9,7 @@ not be so.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -23,11 +23,8 @@ from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT, Parts, PartsByC
 from tracelens_graph.analyses.ranks.rank_collectives import Nodes, RankCollectives
 from tracelens_graph.graph.arrays import lower_medians
 from tracelens_graph.graph.collectives import Collective
-from tracelens_graph.graph.trace_set import Deferred, TraceSet, rank_titles
+from tracelens_graph.graph.trace_set import Deferred, TraceSet
 from tracelens_graph.utils.arrays import Codes, Mask, Rows
-
-_SAME_CLOCK_NS = 50
-"""Clocks that differ by less agree: what is shown is tenths of a microsecond."""
 
 ALONE = "no other rank has it"
 NONE_NEAR = f"no other rank has one of its kind that ends within {SAME_END_NS / 1e6:g} ms of it"
@@ -108,10 +105,10 @@ class MatchedCollectives(PartsByCollective):
         return MatchedCollectives(self._windows.whole(), self.is_corrected)
 
     @cached_property
-    def _clock_of(self) -> np.ndarray:
+    def clock_of(self) -> np.ndarray:
         """For each rank the number of its clock: ranks of one host share one, but for those that plainly do not."""
         if self.whole is not self:
-            return self.whole._clock_of
+            return self.whole.clock_of
         clock_of = self._host_of.copy()
         for host in range(int(clock_of.max(initial=-1)) + 1):
             ranks = np.flatnonzero(self._host_of == host)
@@ -137,10 +134,10 @@ class MatchedCollectives(PartsByCollective):
         """The clock of each host by the ends of collectives, as far as these show it."""
         if self.whole is not self:
             return self.whole.clocks
-        if np.array_equal(self._clock_of, np.arange(len(self.ranks))):
+        if np.array_equal(self.clock_of, np.arange(len(self.ranks))):
             found = self.estimated
         else:
-            found = clocks_by_ends(self.parts, self._matched, self._clock_of)
+            found = clocks_by_ends(self.parts, self._matched, self.clock_of)
         if not np.isfinite(found.error_ns).all() and None not in self.hosts:
             found = with_transfers(found, self._ways)
         return found.beyond_doubt()
@@ -148,7 +145,7 @@ class MatchedCollectives(PartsByCollective):
     @cached_property
     def _ways(self) -> list[Way]:
         """What transfers between clocks show of these."""
-        parts, clock = self.parts, self._clock_of[self.parts.trace]
+        parts, clock = self.parts, self.clock_of[self.parts.trace]
         rows = np.flatnonzero(parts.is_transfer & (self._matched >= 0))
         rows = rows[np.argsort(self._matched[rows], kind="stable")]
         first = np.flatnonzero(self._matched[rows][1:] == self._matched[rows][:-1])
@@ -170,7 +167,7 @@ class MatchedCollectives(PartsByCollective):
             return self.whole._together_clock
         if not self._unknown_clocks:
             return np.zeros(len(self.ranks), np.int64)
-        return np.where(np.isfinite(self.clocks.error_ns[self._clock_of]), 0, 1 + self._clock_of)
+        return np.where(np.isfinite(self.clocks.error_ns[self.clock_of]), 0, 1 + self.clock_of)
 
     @cached_property
     def comparable(self) -> MatchedCollectives:
@@ -202,7 +199,7 @@ class MatchedCollectives(PartsByCollective):
 
     def rank_clock(self, rank: int) -> RankClock:
         """The clock of a rank, by its place in `ranks`; see `clock_ns`."""
-        only = self.clocks.only(int(self._clock_of[rank])) if self._is_moved else None
+        only = self.clocks.only(int(self.clock_of[rank])) if self._is_moved else None
         return RankClock(int(self.parts.shift_ns[rank]), only)
 
     @cached_property
@@ -222,7 +219,7 @@ class MatchedCollectives(PartsByCollective):
         return own
 
     def _corrected(self, times_ns: np.ndarray, trace: np.ndarray) -> np.ndarray:
-        return self.clocks.of(times_ns, self._clock_of[trace]) if self._is_moved else times_ns
+        return self.clocks.of(times_ns, self.clock_of[trace]) if self._is_moved else times_ns
 
     # --- what was matched ----------------------------------------------------------------------------------------
 
@@ -355,34 +352,6 @@ class MatchedCollectives(PartsByCollective):
         found = (own > 1) & (2 * fit <= own)
         return found & (2 * int(found.sum()) < len(found)) & (len(self) > 0)
 
-    @cached_property
-    def strangers(self) -> dict[int, str]:
-        """Place of each trace that is of no job of most others, and what shows it.
-
-        It says that its job has another size, or does not say so; and it takes part in no collective, or at most
-        half of them fit those of the others. Of the latter there is one, that which fits least: without it others may
-        fit. A trace without GPU work may have lost its collectives.
-        """
-        own, fit = self.counts_by_rank
-        sizes = [one.world_size for one in self.ranks]
-        size = Counter(sizes[place] for place in np.flatnonzero(fit).tolist()).most_common(1)
-        other = np.array([bool(size) and one != size[0][0] for one in sizes])
-        without = (own == 0) & np.array([one.has_gpu_work for one in self.ranks])
-        found = np.flatnonzero(without & (np.array([not one for one in sizes]) | other))
-        if int((fit > 0).sum()) < 2:
-            return {}
-        if not len(found):
-            found = np.flatnonzero((own > 0) & (2 * fit <= own) & other)
-            found = found[np.argsort(fit[found] / own[found], kind="stable")[:1]]
-        known = {}
-        for place in found.tolist():
-            of = sizes[place]
-            job = f", and it is of a job of {of:,} ranks, not {size[0][0] or 0:,}" if of and size[0][0] else ""
-            fits = f"only {fit[place]:,} of its {own[place]:,} collectives fit those of the others"
-            fits = fits if own[place] else "it takes part in no collective"
-            known[place] = f"{self.ranks[place].name} is left out, as it is of another run: {fits}{job}"
-        return known
-
     @property
     def unmatched(self) -> list[tuple[int, str]]:
         """Parts that are of no collective, and why."""
@@ -391,17 +360,6 @@ class MatchedCollectives(PartsByCollective):
         return [
             (part, reasons[code]) for part, code in zip(at.tolist(), self._verified.reason[at].tolist(), strict=True)
         ]
-
-    @property
-    def notes(self) -> list[str]:
-        """What was not matched, where ranks are missing, and what was done to clocks."""
-        notes = []
-        if unknown := int((~self.parts.is_recorded).sum()):
-            who = "the traces" if unknown == len(self.parts) else f"{unknown:,} of {len(self.parts):,} parts"
-            notes.append(f"{who} do not name process groups: what is of one kind and ends together is taken for one")
-        for why, count in Counter(why for _, why in self.unmatched).items():
-            notes.append(f"{count:,} of {len(self.parts):,} parts of collectives are not matched: {why}")
-        return [*notes, *self._notes_on_ranks(), *self._notes_on_clocks()]
 
     @cached_property
     def group_size(self) -> np.ndarray:
@@ -416,34 +374,15 @@ class MatchedCollectives(PartsByCollective):
         return np.flatnonzero(self.group_size > self.count)
 
     @property
-    def _job_size(self) -> int:
+    def job_size(self) -> int:
+        """Ranks of the job; 0 where not recorded."""
         return max((rank.world_size or 0 for rank in self.ranks), default=0)
 
     @property
     def lacking(self) -> int:
         """Number of collectives that lack ranks of their group, or may: these may be the last."""
-        unknown = int((self.group_size == 0).sum()) if self._job_size > len(self.ranks) else 0
+        unknown = int((self.group_size == 0).sum()) if self.job_size > len(self.ranks) else 0
         return len(self.incomplete) + unknown
-
-    def _notes_on_ranks(self) -> list[str]:
-        """Where ranks are missing that others may have waited for."""
-        notes, ranks = [], len(self.ranks)
-        if thinned := [place for place, one in enumerate(self.ranks) if one.is_thinned]:
-            titles = rank_titles(self.ranks)
-            who = (
-                f"file of {titles[thinned[0]]}"
-                if len(thinned) == 1
-                else f"files of {len(thinned):,} of {ranks:,} ranks"
-            )
-            notes.append(
-                f"most events were left out of the {who}: calls that seem long may hold others, and host time "
-                "and what a change of it would save are not reliable"
-            )
-        if lacking := len(self.incomplete):
-            notes.append(f"{lacking:,} of {len(self):,} collectives lack ranks of their groups, which may be the last")
-        if (job := self._job_size) > ranks and not self.group_size.all():
-            notes.append(f"{ranks:,} of the job's {job:,} ranks are compared; others may be the last")
-        return notes
 
     @property
     def unknown_clocks(self) -> int:
@@ -454,44 +393,6 @@ class MatchedCollectives(PartsByCollective):
     def _unknown_clocks(self) -> int:
         is_one_host = len({*self.hosts} - {None}) < 2
         return 0 if is_one_host else int((~np.isfinite(self.clocks.error_ns)).sum())
-
-    def _notes_on_clocks(self) -> list[str]:
-        ranks = self.ranks
-        hosts = int(self._clock_of.max(initial=-1)) + 1  # clocks: a host mostly has one
-        if len(ranks) < 2 or not len(self.parts):
-            return []
-        if hosts == 1:
-            estimate = self.estimated
-            known = np.isfinite(estimate.error_ns)
-            known[0] = False
-            if not known.any():
-                return []
-            at = int(np.argmax(np.where(known, np.abs(estimate.offset_ns), -1)))
-            if abs(int(estimate.offset_ns[at])) < _SAME_CLOCK_NS:
-                return ["all ranks are of one host, and so are their clocks by the ends of collectives"]
-            return [
-                "all ranks are of one host, so their clocks are taken as they are; by the ends of collectives they "
-                f"differ by up to {abs(int(estimate.offset_ns[at])) / 1e3:,.1f} us ({ranks[at].name})"
-            ]
-        unknown = self.unknown_clocks
-        unknown_ranks = int((~np.isfinite(self.clocks.error_ns)).sum())
-        done = "corrected" if self.is_corrected else "not corrected"
-        most = int(np.abs(self.clocks.offset_ns).max(initial=0))
-        notes = []
-        of_ranks = None in self.hosts
-        where = f"clocks of {hosts:,} ranks, whose hosts are not known," if of_ranks else f"clocks of {hosts:,} hosts"
-        if not of_ranks and hosts > (real := len({*self.hosts})):  # those of some ranks of a host plainly differ
-            where = f"{hosts:,} clocks of {real:,} host{'s' * (real > 1)}"
-        if most >= _SAME_CLOCK_NS:
-            notes.append(f"{where} differ by up to {most / 1e3:,.1f} us by the ends of collectives: {done}")
-        elif unknown_ranks < hosts - 1:
-            notes.append(f"{where} agree as far as the ends of collectives show")
-        if unknown:
-            of = f"the clocks of {unknown:,} hosts are" if unknown > 1 else "the clock of 1 host is"
-            notes.append(f"{of} unknown: they share too few collectives")
-        if of_ranks and not most and unknown_ranks:
-            notes.append("nothing shows how far apart the clocks of ranks are: they are taken as they are")
-        return notes
 
 
 def _split(number: np.ndarray, end: np.ndarray, which: np.ndarray) -> np.ndarray:

@@ -201,6 +201,7 @@ class RankCollectives:
         switch: what the names of hosts at one switch share, None where not known.
         lacks: why it has nothing of the part that was asked for, such as a step; all of it is there then.
         is_thinned: whether most events were left out of its file.
+        repeated: how many of its collectives have sequence numbers that repeat in their group, and count for nothing.
     """
 
     name: str
@@ -220,6 +221,7 @@ class RankCollectives:
     switch: str | None = None
     lacks: str = ""
     is_thinned: bool = False
+    repeated: int = 0
 
     @property
     def has_gpu_work(self) -> bool:
@@ -271,6 +273,7 @@ class RankCollectives:
             switch_of(trace),
             # Lean graphs are asked for what is there, and do not hold the numbers of launches.
             is_thinned="correlation" in trace.core.columns.names and is_thinned(whole_window(trace.core)),
+            repeated=collectives_of(trace.core).repeated,
         )
 
 

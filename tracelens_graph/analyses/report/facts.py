@@ -12,8 +12,9 @@ import numpy as np
 from tracelens_graph.analyses.alignment.setups import recorded_setup
 from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.performance.unified import unified
+from tracelens_graph.analyses.report.knowledge import add_modules
 from tracelens_graph.graph.arrays import distinct_pairs
-from tracelens_graph.graph.context import Context, content_key
+from tracelens_graph.graph.context import Context, build_context, content_key, signature
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.info import version_text
 from tracelens_graph.graph.window import Window, narrow, window_of
@@ -94,31 +95,38 @@ def add_facts(context: Context, g: Core | Window, arch: Architecture | None = No
     trace = next(number for number, key in enumerate(keys) if context.nodes[key]["kind"] == "Trace")
     of_trace = context.nodes[keys[trace]]
     devices = {node["device"]: node for node in context.nodes.values() if node["kind"] == "Device"}
-    steps: dict[Key, int] = {}
-    of_trace |= setup_of(w.core)
+    of_trace |= setup_of(w.core) | facts_of_trace(w)
     for source in SOURCES:
-        if source.of == "Trace":
-            of_trace |= facts_of(w, source).get((), {})
-        elif source.of == "Device":
-            for number, values in _of_devices(w, source, list(devices)):
-                devices[number] |= values
+        if source.of == "Device":
+            for device, values in _of_devices(w, source, list(devices)):
+                devices[device] |= values
         elif source.of == "StepTime":
-            for key, values in facts_of(w, source).items():
-                if key not in steps:
-                    steps[key] = context.add(f"step:{key[0]}", "StepTime")
-                    context.join("TOOK", trace, steps[key])
-                context.nodes[f"step:{key[0]}"] |= values
-        else:
-            for key, values in facts_of(w, source).items():
-                context.join("SPENT", trace, _node(context, w.core, source.of, key), **values)
+            for (uid,), values in facts_of(w, source).items():
+                context.join("TOOK", trace, context.add(f"step:{uid}", "StepTime"))
+                context.nodes[f"step:{uid}"] |= values
+        elif source.of != "Trace":
+            for key, node, spent in w.once(spent_by, source.of):
+                context.join("SPENT", trace, context.add(key, source.of, **node), **spent)
     for place, one in enumerate(verdict(w, arch)):
-        node = context.add(f"finding:{one.id}", "Finding", name=one.id, topic=one.topic)
+        number = context.add(f"finding:{one.id}", "Finding", name=one.id, topic=one.topic)
         shown = {name: one.evidence[name] for name in ("kind", "percent", "percent_of") if name in one.evidence}
         context.join(
-            "SHOWS", trace, node, place=place, text=one.text, severity=one.severity,
+            "SHOWS", trace, number, place=place, text=one.text, severity=one.severity,
             evidence=json.dumps(dict(one.evidence)), **shown,
         )  # fmt: skip
-    _add_kernels(context, w)
+    numbers = {key: number for number, key in enumerate(context.nodes)}
+    for key, kernel in _kernels_of(context, w):
+        if key in numbers:
+            context.join("RUNS", numbers[key], numbers[kernel])
+
+
+def facts_of_trace(w: Window) -> Values:
+    """The facts of a window that stand on its Trace."""
+    found: Values = {}
+    for source in SOURCES:
+        if source.of == "Trace":
+            found |= facts_of(w, source).get((), {})
+    return found
 
 
 def setup_of(core: Core) -> Values:
@@ -145,23 +153,45 @@ def _of_devices(w: Window, source: Source, devices: list[int]) -> Iterator[tuple
         yield number, facts_of(alone, source).get((), {})
 
 
-def _node(context: Context, core: Core, label: str, key: Key) -> int:
-    """The node that a trace spent time on."""
+def spent_by(w: Window, label: str) -> list[tuple[str, Values, Values]]:
+    """What a window spent GPU time on, of one label: key and properties of each node, and the facts of its edge.
+
+    Rows that are about one node are added up, as far as facts add up.
+    """
+    found: dict[str, tuple[Values, list[Values]]] = {}
+    (source,) = (one for one in SOURCES if one.of == label)
+    for cells, values in facts_of(w, source).items():
+        key, node = _identity(w.core, label, cells)
+        found.setdefault(key, (node, []))[1].append(values)
+    return [(key, node, _together(source, rows)) for key, (node, rows) in found.items()]
+
+
+def _together(source: Source, rows: list[Values]) -> Values:
+    """Facts of several rows about one node."""
+    if len(rows) == 1:
+        return rows[0]
+    cells = {fact: [row[fact.name] for row in rows if fact.name in row] for fact in source.facts}
+    folded = {fact.name: _FOLDS[fact.fold](known) for fact, known in cells.items() if known}
+    return {name: value for name, value in folded.items() if value is not None}
+
+
+def _identity(core: Core, label: str, cells: Key) -> tuple[str, Values]:
+    """Key and properties of a node that time was spent on."""
+    name = str(cells[0] or "")
     if label == "Signature":
-        rows, numbers = context.from_events["HAS_SIGNATURE"]
-        return int(numbers[np.searchsorted(rows, core.rows_of(key)[0])])
-    name = str(key[0] or "")
-    if label == "KernelName":
-        return context.add(content_key("kname", name), label, name=name)
+        row = int(core.rows_of(cells)[0])
+        return signature(core, int(core.columns.name[row]), int(core.columns.argset[row]))
     if label == "Category":
-        return context.add(f"category:kernel:{name}", label, name=name, of="kernel")
+        return f"category:kernel:{name}", {"name": name, "of": "kernel"}
     if label == "ModulePlace":
-        return context.add(place_key(name), label, name=name.rpartition("/")[2], path=name)
-    _, group, description, size = key
-    text = "\n".join(str(cell) for cell in key)
-    return context.add(
-        content_key("collective", text), label, name=name, group=group, description=description, group_size=size
-    )
+        return place_key(name), {"name": name.rpartition("/")[2], "path": name}
+    if label == "CollectiveKind":
+        _, group, description, size = cells
+        text = "\n".join(str(cell) for cell in cells)
+        return content_key("collective", text), {
+            "name": name, "group": group, "description": description, "group_size": size,
+        }  # fmt: skip
+    return content_key("kname", name), {"name": name}
 
 
 def place_key(path: str) -> str:
@@ -169,38 +199,39 @@ def place_key(path: str) -> str:
     return content_key("place", path)
 
 
-def _add_kernels(context: Context, w: Window) -> None:
-    """Join signatures and places of modules with the names of the kernels that ran for them."""
-    gpu = w.core.gpu_rows
+def kernels_of(w: Window) -> list[tuple[str, str]]:
+    """Keys of signatures and of places of modules, each with that of a kernel name that ran for it; each pair once."""
+    context = build_context(w.core)
+    add_modules(context, w.core)
+    return _kernels_of(context, w)
+
+
+def _kernels_of(context: Context, w: Window) -> list[tuple[str, str]]:
+    gpu, keys = w.core.gpu_rows, list(context.nodes)
     rows, named = context.from_events["NAMED"]
     kernel = named[np.searchsorted(rows, gpu)] if len(gpu) else gpu
     owner = unified(w).owner
     rows, signatures = context.from_events["HAS_SIGNATURE"]
     given = owner >= 0
-    pairs = [(signatures[np.searchsorted(rows, owner[given])], kernel[given])]
-    places = _places_of_kernels(context, gpu)
-    pairs.append((places[places >= 0], kernel[places >= 0]))
-    for sources, targets in pairs:
-        for source, target in zip(*(side.tolist() for side in distinct_pairs(sources, targets)), strict=True):
-            context.join("RUNS", source, target)
+    pairs = distinct_pairs(signatures[np.searchsorted(rows, owner[given])], kernel[given])
+    found = [(keys[source], keys[target]) for source, target in zip(*(side.tolist() for side in pairs), strict=True)]
+    paths = _paths_of(context, gpu)
+    pairs = distinct_pairs(paths[paths >= 0], kernel[paths >= 0])
+    for source, target in zip(*(side.tolist() for side in pairs), strict=True):
+        found.append((place_key(context.nodes[keys[source]]["path"]), keys[target]))
+    return found
 
 
-def _places_of_kernels(context: Context, gpu: Rows) -> np.ndarray:
-    """Numbers of the places of modules that GPU events belong to; -1 for none that time was spent on."""
+def _paths_of(context: Context, gpu: Rows) -> np.ndarray:
+    """Numbers of the ModulePath nodes that GPU events belong to; -1 for none."""
     call = gpu.copy()
     inside, of = context.between_events["IN_MODULE"]
-    order = np.argsort(inside)
-    at = np.minimum(np.searchsorted(inside, gpu, sorter=order), len(inside) - 1)
     if len(inside):
-        known = inside[order[at]] == gpu
-        call[known] = of[order[at[known]]]
+        order = np.argsort(inside)
+        at = order[np.minimum(np.searchsorted(inside, gpu, sorter=order), len(inside) - 1)]
+        call = np.where(inside[at] == gpu, of[at], gpu)
     members, paths = context.from_events["PART_OF"]
     if not len(members):
         return np.full(len(gpu), -1, np.int64)
-    numbers = {key: number for number, key in enumerate(context.nodes)}
-    of_path = np.full(len(numbers), -1, np.int64)
-    for number, node in enumerate(context.nodes.values()):
-        if node["kind"] == "ModulePath":
-            of_path[number] = numbers.get(place_key(node["path"]), -1)
     at = np.minimum(np.searchsorted(members, call), len(members) - 1)
-    return np.where(members[at] == call, of_path[paths[at]], -1)
+    return np.where(members[at] == call, paths[at], -1)

@@ -383,6 +383,33 @@ _OF_XLA = (
 """The same of a profile of JAX."""
 
 
+def _recorded_with(how: dict[str, str]) -> tuple[Option, ...]:
+    """The options that another profiler has, too."""
+    return tuple(replace(option, how=how[option.name]) for option in OPTIONS if option.name in how)
+
+
+_OF_NSYS = _recorded_with({
+    "GPU work": "nsys profile --trace=cuda,nvtx",
+    "ops": "nsys profile --trace=cuda,nvtx, and torch.autograd.profiler.emit_nvtx() around the steps",
+    "shapes": "emit_nvtx(record_shapes=True)",
+    "module frames": "a range of NVTX around each module",
+    "steps": "a range of NVTX named ProfilerStep#n around each step",
+    "launches of GPU work": "start recording before the work is launched; --cuda-graph-trace=node for graphs",
+})  # fmt: skip
+"""The same of a report of Nsight Systems."""
+
+_OF_ROCPROF = _recorded_with({
+    "GPU work": "rocprofv3 --kernel-trace --memory-copy-trace",
+    "ops": "rocprofv3 --marker-trace, and a range of roctx around each op",
+    "module frames": "a range of roctx around each module",
+    "steps": "a range of roctx named ProfilerStep#n around each step",
+    "launches of GPU work": "rocprofv3 --hip-trace",
+})  # fmt: skip
+"""The same of what AMD's profilers write."""
+
+_BY_RECORDING = {"profiler": OPTIONS, "xla": _OF_XLA, "nsys": _OF_NSYS, "rocprof": _OF_ROCPROF}
+
+
 def _options_of_execution(g: Core) -> tuple[Option, ...]:
     """The same of an execution trace alone."""
     return (
@@ -405,7 +432,7 @@ def _options_of_execution(g: Core) -> tuple[Option, ...]:
 
 
 def _recording(g: Core) -> Table:
-    options = {"profiler": OPTIONS, "xla": _OF_XLA}.get(g.framework.recording) or _options_of_execution(g)
+    options = _BY_RECORDING.get(g.framework.recording) or _options_of_execution(g)
     rows = []
     for option in options:
         lack = option.missing(g) if option.applies(g) else None

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.idle.idle import Cause, idle_parts, leading_causes
-from tracelens_graph.analyses.idle.idle_gaps import HOST_PARTS, gap_order, host_parts
+from tracelens_graph.analyses.idle.idle import Cause, Idle, idle_parts, leading_causes
+from tracelens_graph.analyses.idle.idle_gaps import HOST_PARTS, culprits, gap_order, host_parts
 from tracelens_graph.analyses.memory.blocks import blocks_of, whose_work
 from tracelens_graph.analyses.memory.instants import NO_VALUE, Instants, instants_of
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, launchers
@@ -32,6 +32,9 @@ from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.schema.database import RATES
 from tracelens_graph.tables.names import LONGEST, frame_caption, short_name
 from tracelens_graph.utils.texts import cut_end
+
+_BLAMED = 100
+"""Gaps of a device for which is looked up what they are due to."""
 
 _CAPTIONS = (
     ((Kind.Module,), lambda name: cut_end(name.removeprefix("nn.Module: "), LONGEST)),
@@ -285,6 +288,7 @@ def add_gaps(context: Context, core: Core) -> None:
         on_device[of_device] = np.arange(1, of_device.sum() + 1)
     causes = leading_causes(idle)[order]
     found = host_parts(core, row, start, end)
+    blamed = _blamed(w, idle, order[on_device <= _BLAMED])
     numbers = np.arange(len(row))
     first = len(context.nodes)
     for number in numbers.tolist():
@@ -294,7 +298,7 @@ def add_gaps(context: Context, core: Core) -> None:
             f"gap:{number + 1}", "Gap", name=f"{length / 1e3:g} us", number=number + 1,
             number_on_device=int(on_device[number]), device=int(device[number]) if device[number] != -1 else None,
             start_ns=int(start[number]), end_ns=int(end[number]), dur_ns=length, cause=Cause(causes[number]).name,
-            **{name: int(ns) for name, ns in host.items()},
+            **{name: int(ns) for name, ns in host.items()}, **blamed.get(int(order[number]), {}),
         )  # fmt: skip
     for name, rows in (("BEFORE", ended), ("AFTER", row)):
         by_row = np.argsort(rows, kind="stable")
@@ -304,6 +308,13 @@ def add_gaps(context: Context, core: Core) -> None:
         first + np.concatenate([gaps for gaps, _ in ends]),
         np.concatenate([rows for _, rows in ends]),
     )
+
+
+def _blamed(w: Window, idle: Idle, gaps: np.ndarray) -> dict[int, dict[str, Any]]:
+    """What some gaps are due to, by gap."""
+    because, ns, lines = culprits(w, idle, gaps)
+    facts = zip(gaps.tolist(), because, ns, lines, strict=True)
+    return {gap: {"because": name, "because_ns": time, "line": line} for gap, name, time, line in facts if name}
 
 
 Pairs = tuple[np.ndarray, np.ndarray]

@@ -8,8 +8,10 @@ from enum import IntEnum
 
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.causes import causes
+from tracelens_graph.analyses.critical_path.causes import bound_alone, unbound
+from tracelens_graph.analyses.critical_path.collective_points import CollectivePoints
 from tracelens_graph.analyses.critical_path.points import UNEXPLAINED_NS, Edge
+from tracelens_graph.analyses.critical_path.rank_answers import kept_rank
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, MEMCPY, gpu_classes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
@@ -52,9 +54,9 @@ class RankChains:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        known = causes(TraceSet.of(core))
-        rank = known.ranks[0]
-        self._rank = rank
+        self._rank = rank = core.once(kept_rank).points
+        meet = CollectivePoints(len(rank.time))
+        known = bound_alone(unbound(TraceSet.of(core), None, [rank], lambda _, time: time, lambda *_: meet))
         self._time, self._before, self._after, self._kind = rank.time, known.before, known.after, known.kind
         self._binding, self._least = known.binding, known.least_ns
         self._into = np.argsort(self._after, kind="stable")

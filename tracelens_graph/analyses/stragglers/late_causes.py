@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.causes import Causes
+from tracelens_graph.analyses.critical_path.job_causes import JobCauses
 from tracelens_graph.analyses.diagnosis.finding import percent
 from tracelens_graph.analyses.ranks.figures import DELAYS_ADD_UP, Figures
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.ranks.matching_notes import notes_on_matching
 from tracelens_graph.analyses.shared.grouping import first_rows
 from tracelens_graph.analyses.stragglers.origins import Origin, Origins
 from tracelens_graph.analyses.stragglers.reasons import (
@@ -114,7 +116,7 @@ def late_arrivals(
     traces: TraceSet,
     top: int = 0,
     shown: MatchedCollectives | None = None,
-    causes: Causes | None = None,
+    causes: JobCauses | None = None,
 ) -> Table:
     """One row per collective and rank that came late to it, the most new lateness first; see `LATE_ARRIVALS`.
 
@@ -133,7 +135,8 @@ def late_arrivals(
     first, more = first_rows(rows, top)
     number = len(traces)
     title = f"Late arrivals of {number:,} rank{'s' * (number != 1)}"
-    return LATE_ARRIVALS.of_records(first, title, [*more, *notes, *(shown or figures.matched).notes])  # fmt: skip
+    notes = [*more, *notes, *notes_on_matching(shown or figures.matched)]
+    return LATE_ARRIVALS.of_records(first, title, notes)
 
 
 def _numbers_in(shown: MatchedCollectives, matched: MatchedCollectives) -> dict[int, int]:
@@ -149,13 +152,14 @@ def _numbers_in(shown: MatchedCollectives, matched: MatchedCollectives) -> dict[
 
 
 def _explained(
-    figures: Figures, traces: TraceSet, numbers: Mapping[int, int] | None, causes: Causes | None
+    figures: Figures, traces: TraceSet, numbers: Mapping[int, int] | None, causes: JobCauses | None
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Rows of late arrivals, of all collectives or of those that have a number, and what is left out."""
     m = figures.matched
     if len(traces) != len(m.ranks):
         raise AnalysisError(f"there are {len(traces):,} traces, but the collectives are of {len(m.ranks):,} ranks")
-    arrivals, origins = Arrivals(figures, traces), Origins(traces, m, causes)
+    arrivals = Arrivals(figures, traces)
+    origins = cache(lambda: Origins(JobCauses(traces, m) if causes is None else causes))
     late_parts = _late_parts(figures, numbers)
     explained = {part for part, late_ns in late_parts[:MOST_EXPLAINED] if late_ns >= EVEN_NS}
     # Pair by pair, as graphs of ranks may have to be read again.
@@ -169,7 +173,7 @@ def _explained(
             reason, median, since = reason_of(arrivals, late), late.median.rank.ordinal, late.since
             if reason.word in FOLLOWED and late.blamed.rank.on_gpu and arrivals.is_held:
                 first = late.blamed.rank.first_row(collective)
-                reason = _followed(arrivals, reason, origins.of(ordinal, first, late_ns), ordinal)
+                reason = _followed(arrivals, reason, origins().of(ordinal, first, late_ns), ordinal)
         if part == m.last_part[collective] or reason.word not in (*UNNAMED, OTHERS):
             row = _row(arrivals, part, late_ns, median, reason) | {"since": since}
             if numbers is not None:

@@ -18,6 +18,7 @@ from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
 from tracelens_graph.analyses.ranks.figures import NOISE, Figures, held_up_by, later_by
 from tracelens_graph.analyses.ranks.link_delays import LinkDelays
 from tracelens_graph.analyses.ranks.matched_collectives import ALONE, MatchedCollectives
+from tracelens_graph.analyses.ranks.matching_notes import notes_on_matching
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
 from tracelens_graph.analyses.stragglers.culprits import Culprit, joined, proven
 from tracelens_graph.analyses.stragglers.names import called, teams, when
@@ -109,7 +110,8 @@ def lateness(
     files = odd_files(figures)
     if not len(m):
         doubtful = [why for _, why in m.unmatched if why != ALONE]
-        return Lateness((), None, (f"no rank is proven late: {'; '.join(m.notes)}", *files)) if doubtful else None
+        why = f"no rank is proven late: {'; '.join(notes_on_matching(m))}"
+        return Lateness((), None, (why, *files)) if doubtful else None
     there = f"ranks are missing in {m.lacking:,} of {len(m):,} collectives, which are judged by those there"
     missing = [there] if m.lacking else []
     if unknown := m.unknown_clocks:

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from tracelens_graph.analyses.critical_path.rerun import forward
 from tracelens_graph.analyses.stragglers.work import Work
 from tracelens_graph.errors import MissingExtraError, TraceError
 from tracelens_graph.graph.arrays import distinct, positions_by
@@ -92,24 +93,28 @@ def _work(columns: Mapping[str, np.ndarray], kinds: np.ndarray, name: str) -> Wo
     runs = np.concatenate((alone, joint))
     _, worker = distinct((dp - dp.min()) * (int(stage.max()) + 1) + stage)
     _, at = np.unique(worker, return_index=True)
-    _, step_at = distinct(step)
-    points = 2 * count + groups
+    steps, step_at = distinct(step)
+    order = _ordered(before, after, 2 * count + groups, name)
+    nothing, last = np.zeros(2 * count + groups, np.int64), np.zeros(len(steps), np.int64)
+
+    def length_ns(kept: Mask) -> float:
+        now = np.where(kept[worker[runs], code[runs]], takes[runs], ideal[runs])
+        moment = forward(before, after, np.concatenate((waits, now)), order, nothing)
+        np.maximum.at(ended := last.copy(), step_at, moment[ends])
+        return float(ended.mean())
+
+    shape = len(at), len(names)
+    excess = np.bincount(worker * len(names) + code, np.maximum(takes - ideal, 0), shape[0] * shape[1]).reshape(shape)
     return Work(
-        before=before,
-        after=after,
-        order=_ordered(before, after, points, name),
-        given=np.zeros(points, np.int64),
-        recorded=np.concatenate((waits, takes[runs])),
-        ideal=np.concatenate((waits, ideal[runs])),
-        kind=np.concatenate((waits - 1, code[runs])),
-        worker=np.concatenate((waits, worker[runs])),
         kinds=names.tolist(),
         workers=[f"dp {dp[one]} stage {stage[one]}" for one in at.tolist()],
         stage=stage[at],
         dp_rank=dp[at],
-        ends=ends,
-        step=step_at,
+        excess_ns=excess,
+        length_ns=length_ns,
         explain=lambda of, at: _explained(takes, code, worker, names.tolist(), of, at),
+        edges=len(before),
+        mean_of=len(steps),
     )
 
 

@@ -8,16 +8,12 @@ from functools import cached_property
 
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.causes import Causes
-from tracelens_graph.analyses.critical_path.causes import causes as causes_of_ranks
-from tracelens_graph.analyses.critical_path.lanes import lanes
-from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
-from tracelens_graph.analyses.stragglers.job_work import HOST, explained, work_of_job
+from tracelens_graph.analyses.critical_path.job_causes import JobCauses
+from tracelens_graph.analyses.stragglers.even_on_rank import HOST, Even, way_on
+from tracelens_graph.analyses.stragglers.ideals import ideals
+from tracelens_graph.analyses.stragglers.rank_work import pipelines
 from tracelens_graph.analyses.stragglers.reasons import EXPLAINED_PERCENT
-from tracelens_graph.analyses.stragglers.work import Work
-from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.graph.window import step_number
-from tracelens_graph.utils.arrays import Ns
+from tracelens_graph.analyses.stragglers.work_reasons import WorkReasons
 
 
 @dataclass(frozen=True)
@@ -33,45 +29,35 @@ class Origins:
     """Where delays of ranks began, however many transfers and collectives away.
 
     Args:
-        traces: the ranks.
-        matched: which of their collectives are one.
-        causes: what bound their points, where that is known.
+        job: the ranks, and what bound their points.
     """
 
-    def __init__(self, traces: TraceSet, matched: MatchedCollectives, causes: Causes | None = None) -> None:
-        self._traces, self._matched, self._known = traces, matched, causes
+    def __init__(self, job: JobCauses) -> None:
+        self._job = job
 
     @cached_property
-    def _causes(self) -> Causes:
-        return causes_of_ranks(self._traces, self._matched) if self._known is None else self._known
+    def _ideals(self) -> tuple[list[str], list[Even]]:
+        count = len(self._job.traces)
+        stage = np.zeros(count, np.int64) if self._job.matched is None else pipelines(self._job.matched)[1]
+        return ideals(self._job, np.zeros(count, bool), stage, between_programs=False)
 
     @cached_property
-    def _work(self) -> Work:
-        return work_of_job(self._causes, between_programs=False)
-
-    @cached_property
-    def _excess(self) -> Ns:
-        return self._work.recorded - self._work.ideal
+    def _reasons(self) -> WorkReasons:
+        return WorkReasons(self._job, *self._ideals)
 
     @cached_property
     def _shared_ns(self) -> Mapping[int, int]:
         """Step -> host time beyond the usual that at least half of the ranks spend in it: they are not late by that."""
         of_steps: dict[int, dict[int, int]] = {}
-        host = self._work.kind == self._work.kinds.index(HOST)
-        for ordinal in range(len(self._traces)):
-            for (step, what, _), lane in lanes(self._causes, ordinal).items():
-                if what == "host":
-                    edge = lane.edge[host[lane.edge]]
-                    of_step = of_steps.setdefault(step, {})
-                    of_step[ordinal] = of_step.get(ordinal, 0) + int(self._excess[edge].sum())
-        ranks = len(self._traces)
+        for ordinal, (did, even) in enumerate(zip(self._job.did, self._ideals[1], strict=True)):
+            for key, lane in did.lanes.items():
+                if key[1] == "host":
+                    there = even.lanes[key] >= 0
+                    of_step = of_steps.setdefault(key[0], {})
+                    more = int((lane.takes[there] - even.lanes[key][there]).sum())
+                    of_step[ordinal] = of_step.get(ordinal, 0) + more
+        ranks = len(self._job.traces)
         return {step: sorted(of.values())[(len(of) - 1) // 2] for step, of in of_steps.items() if 2 * len(of) > ranks}
-
-    def _step(self, point: int) -> int:
-        core = self._causes.core(int(self._causes.ordinal[point]))
-        mark = int(core.step[self._causes.row[point]])
-        number = step_number(core.names[core.columns.name[mark]]) if mark >= 0 else None
-        return 0 if number is None else number
 
     def of(self, ordinal: int, row: int, late_ns: int) -> Origin | None:
         """Where the delay of a GPU event began; None where no excess on the way to it accounts for it.
@@ -83,32 +69,33 @@ class Origins:
             row: the GPU event.
             late_ns: how late it is.
         """
-        causes, work = self._causes, self._work
-        met = len(causes.time) - len(causes.collective)
-        rank = causes.ranks[ordinal]
-        point = int(causes.first_point[ordinal] + rank.gpu_start[np.searchsorted(rank.gpu_rows, row)])
+        job, m = self._job, self._job.meetings
         passed: dict[tuple[int, int], list[int]] = {}
         sums: dict[tuple[int, int], int] = {}
-        total = 0
-        while total < late_ns and (edge := int(causes.binding[point])) >= 0:
-            kind = int(work.kind[edge])
-            if kind >= 0 and (more := int(self._excess[edge])):
-                key = int(causes.ordinal[point]), kind
-                passed.setdefault(key, []).append(edge)
-                sums[key] = sums.get(key, 0) + more
-                total += more
-            point = int(causes.before[edge])
-            if point >= met and self._matched.count[causes.collective[point - met]] == len(self._traces):
+        steps: dict[int, set[int]] = {}
+        rank, begin = ordinal, -1 - row
+        while True:
+            asked = job.given[rank], self._ideals[1][rank], begin, late_ns - sum(sums.values())
+            ((_, way),) = job.traces.ask(way_on, {rank: asked})
+            for kind, edges in way.edges.items():
+                passed.setdefault((rank, kind), []).extend(edges)
+                sums[rank, kind] = sums.get((rank, kind), 0) + way.ns[kind]
+            steps.setdefault(rank, set()).update(way.steps)
+            if way.part < 0 or sum(sums.values()) >= late_ns:
                 break
+            point = int(m.met[m.first[rank] + way.part])
+            if job.matched is not None and job.matched.count[m.found.collective[point]] == len(job.traces):
+                break
+            last = int(m.last[point])
+            rank = m.rank(last)
+            begin = last - int(m.first[rank])
         if not sums:
             return None
-        for one, edges in passed.items():
-            if work.kinds[one[1]] == HOST:
-                steps = {self._step(int(causes.after[edge])) for edge in edges}
-                sums[one] -= sum(max(self._shared_ns.get(step, 0), 0) for step in steps)
+        for rank, kind in sums:
+            if kind == HOST:
+                sums[rank, kind] -= sum(max(self._shared_ns.get(step, 0), 0) for step in steps[rank])
         key = max(sums, key=lambda one: sums[one])
         if sums[key] < EXPLAINED_PERCENT / 100 * late_ns:
             return None
-        ns = work.recorded, work.ideal
-        word, what = explained(causes, ns, np.array(passed[key]), key[0], work.kinds[key[1]])
+        word, what = self._reasons.of(*key, passed[key])
         return Origin(key[0], word, what) if word else None

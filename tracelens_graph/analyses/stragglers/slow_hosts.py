@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import median_low
+from typing import NamedTuple
 
 from tracelens_graph.analyses.shared.common_factor import shared_factor
 from tracelens_graph.analyses.stragglers.rank_work import HostLabels, Label
@@ -11,51 +12,59 @@ from tracelens_graph.graph.core import Core
 
 ALL_CALLS = "all host calls"
 
-Totals = Mapping[Label, tuple[int, int]]
-"""Of each label how many calls there are, and their exclusive time, ns."""
+
+class HostTotals(NamedTuple):
+    """What a thread of a rank worked.
+
+    Attributes:
+        name: what the thread does; else its number.
+        of: label -> how many calls there are, and their exclusive time, ns.
+    """
+
+    name: str
+    of: Mapping[Label, tuple[int, int]]
 
 
-def slow_hosts(cores: Sequence[Core]) -> list[str]:
+def totals_of(core: Core, labels: HostLabels) -> list[HostTotals]:
+    """What the threads of a rank worked, in the order of their numbers."""
+    return [HostTotals(_name(core, thread), totals) for thread, totals in labels.totals().items()]
+
+
+def slow_hosts(found: Sequence[Sequence[HostTotals]]) -> list[str]:
     """Per rank the threads on which all calls take longer by a factor, in words; empty where they do not.
 
-    Calls of a name are compared with the median of the other ranks, thread by thread in the order of their numbers.
+    Calls of a name are compared with the median of the other ranks, thread by thread.
 
     Args:
-        cores: the ranks of a job.
+        found: the threads of each rank of a job.
     """
-    found = [HostLabels(core).totals() for core in cores]
-    return [
-        _in_words(core, list(own), _slow_threads(found, at))
-        for at, (core, own) in enumerate(zip(cores, found, strict=True))
-    ]
+    return [_in_words(own, _slow_threads(found, at)) for at, own in enumerate(found)]
 
 
-def _slow_threads(found: Sequence[Mapping[int, Totals]], at: int) -> dict[int, tuple[float, float]]:
-    """Threads of a rank whose calls take longer by one factor: their time, and what it usually is, ns."""
+def _slow_threads(found: Sequence[Sequence[HostTotals]], at: int) -> dict[int, tuple[float, float]]:
+    """Places of the threads of a rank whose calls take longer by one factor: their time, and what it usually is, ns."""
     slow = {}
-    for place, (thread, totals) in enumerate(found[at].items()):
-        others = [list(one.values())[place] for other, one in enumerate(found) if other != at and place < len(one)]
+    for place, (_, totals) in enumerate(found[at]):
+        others = [one[place].of for other, one in enumerate(found) if other != at and place < len(one)]
         usual = {}
         for label, (count, _) in totals.items():
             if there := [one[label][1] / one[label][0] for one in others if label in one]:
                 usual[label] = count * median_low(there)
         if factor := shared_factor({label: ns for label, (_, ns) in totals.items()}, usual):
             ns = float(sum(totals[label][1] for label in usual))
-            slow[thread] = ns, ns / factor
+            slow[place] = ns, ns / factor
     return slow
 
 
-def _in_words(core: Core, threads: Sequence[int], slow: Mapping[int, tuple[float, float]]) -> str:
+def _in_words(threads: Sequence[HostTotals], slow: Mapping[int, tuple[float, float]]) -> str:
     if not slow:
         return ""
-    names = [] if len(slow) == len(threads) else [_name(core, thread) for thread in slow]
-    of = f" of {' and '.join(names)}" * bool(names)
+    of = "" if len(slow) == len(threads) else f" of {' and '.join(threads[place].name for place in slow)}"
     ns, usual_ns = map(sum, zip(*slow.values(), strict=True))
     return f"{ALL_CALLS}{of}, {ns / usual_ns:.2f}x"
 
 
 def _name(core: Core, thread: int) -> str:
-    """What a thread does; else its number."""
     c, (pid, tid) = core.columns, core.threads[thread]
     if (c.forward_thread[c.thread == thread] != -1).any():
         return "the backward thread"

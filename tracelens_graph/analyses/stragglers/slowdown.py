@@ -17,8 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.causes import Causes
-from tracelens_graph.analyses.critical_path.critical_path import causes_of
+from tracelens_graph.analyses.critical_path.job_causes import job_causes
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.stragglers.job_work import work_of_job
 from tracelens_graph.analyses.stragglers.operations import work_of_parquet
@@ -28,7 +27,7 @@ from tracelens_graph.errors import AnalysisError
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
-from tracelens_graph.utils.arrays import Codes, Mask, Ns
+from tracelens_graph.utils.arrays import Codes, Mask, Rows
 
 SLOWEST_SHARE = 0.03
 """Share of the workers that M_W repairs."""
@@ -94,12 +93,12 @@ class Slowdown:
     @cached_property
     def length_ns(self) -> float:
         """Mean length of a step with the recorded times."""
-        return self.work.length_ns(np.ones(len(self.work.kind), bool))
+        return self.work.length_ns(self._kept())
 
     @cached_property
     def ideal_ns(self) -> float:
         """Mean length of a step of the ideal job."""
-        return self.work.length_ns(np.zeros(len(self.work.kind), bool))
+        return self.work.length_ns(~self._kept())
 
     @property
     def job(self) -> float:
@@ -109,7 +108,7 @@ class Slowdown:
     @cached_property
     def types(self) -> dict[str, float]:
         """Type of operations -> its slowdown."""
-        return {name: self._with_only(self.work.kind == at) for at, name in enumerate(self.work.kinds)}
+        return {name: self._with_only(self._kept(kind=at)) for at, name in enumerate(self.work.kinds)}
 
     @cached_property
     def stages(self) -> dict[int, float]:
@@ -132,44 +131,45 @@ class Slowdown:
     @cached_property
     def most_replays(self) -> int:
         """How many workers are replayed alone, so that the time for all of them grows with the edges only."""
-        return max(LEAST_REPLAYS, MOST_STEPPED // max(len(self.work.kind), 1))
+        return max(LEAST_REPLAYS, MOST_STEPPED // max(self.work.edges, 1))
 
-    @cached_property
-    def _excess_ns(self) -> Ns:
-        """Per worker and type of operations what they take longer than in the ideal job, ns."""
-        work = self.work
-        longer = np.where(work.kind >= 0, np.maximum(work.recorded - work.ideal, 0), 0)
-        place = work.worker * len(work.kinds) + np.maximum(work.kind, 0)
-        sums = np.bincount(place, longer, len(work.workers) * len(work.kinds))
-        return sums.reshape(len(work.workers), len(work.kinds))
+    def _kept(self, workers: Sequence[int] | Rows | Mask | None = None, kind: int | None = None) -> Mask:
+        """Operations of some workers, or all, and of a type, or all types: a mask of workers and types."""
+        kept = np.ones((len(self.work.workers), len(self.work.kinds)), bool)
+        if workers is not None:
+            there = np.zeros(len(kept), bool)
+            there[np.array(workers, None if len(workers) else np.int64)] = True
+            kept &= there[:, None]
+        if kind is not None:
+            kept &= np.arange(kept.shape[1]) == kind
+        return kept
 
     @cached_property
     def by_workers(self) -> float | None:
         """M_W: which share of the excess goes with the slowest 3 % of the workers, at least one; None without any."""
         count = int(np.ceil(SLOWEST_SHARE * len(self.workers)))
         slowest = np.argsort(-self.workers, kind="stable")[:count]
-        return self._share_without(np.isin(self.work.worker, slowest))
+        return self._share_without(slowest)
 
     @cached_property
     def by_last_stage(self) -> float | None:
         """M_S: which share of the excess goes with the last pipeline stage; None without stages, or any excess."""
         if len(self.stages) < 2:
             return None
-        return self._share_without(self.work.stage[self.work.worker] == max(self.stages))
+        return self._share_without(self.work.stage == max(self.stages))
 
     def why(self, worker: int) -> tuple[str, str]:
         """The reason of a worker's slowdown, and the work with most of it; empty below 1 %, and of chance."""
         if self.workers[worker] < 1 + WORTH_A_REASON:
             return "", ""
         work = self.work
-        kinds = np.flatnonzero(self._excess_ns[worker]).tolist() or [0]
+        kinds = np.flatnonzero(self.work.excess_ns[worker]).tolist() or [0]
         if len(kinds) > 1 and len(work.workers) > self.most_replays:
-            kinds = [int(self._excess_ns[worker].argmax())]
+            kinds = [int(self.work.excess_ns[worker].argmax())]
         kind = kinds[0]
         if len(kinds) > 1:
-            of_worker = work.worker == worker
-            kind = max(kinds, key=lambda one: self._with_only(of_worker & (work.kind == one)))
-        return work.explain(worker, kind) if work.explain is not None else (work.kinds[kind], "")
+            kind = max(kinds, key=lambda one: self._with_only(self._kept([worker], one)))
+        return work.explain(worker, kind)
 
     def alone(self, workers: Sequence[int], kind: str | None = None) -> float:
         """The excess of the ideal job in which only operations of some workers keep their times, over 1.
@@ -178,10 +178,7 @@ class Slowdown:
             workers: their places.
             kind: only operations of this type.
         """
-        kept = np.isin(self.work.worker, workers)
-        if kind is not None:
-            kept &= self.work.kind == self.work.kinds.index(kind)
-        return self._with_only(kept) - 1
+        return self._with_only(self._kept(workers, None if kind is None else self.work.kinds.index(kind))) - 1
 
     def excess(self, worker: int, kind: str | None = None) -> float:
         """The same of one worker."""
@@ -195,8 +192,8 @@ class Slowdown:
 
     def saved(self, workers: Sequence[int], repaired: Sequence[int] = ()) -> float:
         """What a repair of some workers saves, once others are repaired, as a share of the ideal job."""
-        before, after = (np.isin(self.work.worker, one) for one in (repaired, [*workers, *repaired]))
-        return (self.work.length_ns(~before) - self.work.length_ns(~after)) / self.ideal_ns
+        before, after = (self.work.length_ns(~self._kept(one)) for one in (repaired, [*workers, *repaired]))
+        return (before - after) / self.ideal_ns
 
     @cached_property
     def by_chance(self) -> float:
@@ -280,22 +277,21 @@ class Slowdown:
         Half of the replayed ones are those with most excess, the others lie at equal distances among the rest.
         """
         groups, place = np.unique(group, return_inverse=True)
-        excess = np.bincount(place, self._excess_ns.sum(axis=1))
+        excess = np.bincount(place, self.work.excess_ns.sum(axis=1))
         order = np.argsort(excess, kind="stable")
         low = max(len(groups) - self.most_replays // 2, 0)
         spread = np.linspace(0, low, self.most_replays - self.most_replays // 2).astype(np.int64)
         at = np.arange(len(groups))
         if len(groups) > self.most_replays:
             at = np.unique(np.concatenate((spread, at[low:])))
-        of_edge = place[self.work.worker]
-        replayed = [self._with_only(of_edge == one) for one in order[at].tolist()]
+        replayed = [self._with_only(self._kept(place == one)) for one in order[at].tolist()]
         found = np.empty(len(groups))
         found[order] = np.interp(np.arange(len(groups)), at, replayed)
         return dict(zip(groups.tolist(), found.tolist(), strict=True))
 
-    def _share_without(self, repaired: Mask) -> float | None:
+    def _share_without(self, repaired: Rows | Mask) -> float | None:
         excess = self.length_ns - self.ideal_ns
-        return (self.length_ns - self.work.length_ns(~repaired)) / excess if excess > 0 else None
+        return (self.length_ns - self.work.length_ns(~self._kept(repaired))) / excess if excess > 0 else None
 
     def table(self, known: Mapping[int, tuple[str, str]] | None = None) -> Table:
         """One row for the job, then per type, stage, data-parallel rank and worker, the slowest first.
@@ -353,7 +349,7 @@ class Slowdown:
 
     def sizes(self) -> str:
         """How many workers, stages, data-parallel ranks and steps there are."""
-        steps = max(int(self.work.step.max()) + 1, self.work.steps)
+        steps = max(self.work.mean_of, self.work.steps)
         counts = {
             "worker": len(self.workers),
             "stage": len(self.stages),
@@ -390,8 +386,8 @@ def slowdown(ranks: Any, matched: MatchedCollectives | None = None) -> Slowdown:
     """How much slower a job is than with even work.
 
     Args:
-        ranks: the traces of its ranks, loaded whole; or the path of a parquet file with one row per operation of a
-            job, see `work_of_parquet`.
+        ranks: the traces of its ranks, loaded whole, or `JobCauses`; or the path of a parquet file with one row per
+            operation of a job, see `work_of_parquet`.
         matched: which collectives of the ranks are one; by default they are matched.
 
     Raises:
@@ -401,7 +397,7 @@ def slowdown(ranks: Any, matched: MatchedCollectives | None = None) -> Slowdown:
     """
     if isinstance(ranks, str | Path):
         return Slowdown(work_of_parquet(str(ranks)))
-    causes = ranks if isinstance(ranks, Causes) else causes_of(ranks, matched)
-    if len(causes.traces) < 2:
+    job = job_causes(ranks, matched)
+    if len(job.traces) < 2:
         raise AnalysisError("slowdown: there is one rank, and ranks are compared with one another")
-    return Slowdown(work_of_job(causes))
+    return Slowdown(work_of_job(job))

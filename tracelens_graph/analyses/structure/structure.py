@@ -5,6 +5,8 @@ GPU time is the sum of the durations of GPU events.
 
 from __future__ import annotations
 
+from itertools import compress
+
 import numpy as np
 
 from tracelens_graph.analyses.idle.host_states import ends
@@ -26,6 +28,7 @@ from tracelens_graph.graph.classes import class_rows, distinct_classes, hex_of, 
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import ancestors, launcher, nearest_above
+from tracelens_graph.graph.user_code import Code, codes_of
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import GPU_KINDS, PYTHON_KINDS, Flag, Kind
 from tracelens_graph.tables.column import Column, Role
@@ -145,7 +148,8 @@ def path_to_python(g: Core | Window, uid: int | None = None) -> Table:
     """The calls that lead from a GPU event up to the line of Python it comes from.
 
     A backward op has no Python above it: where there is none, the way goes on with the forward op that the nearest
-    backward op belongs to.
+    backward op belongs to. Frames that do nothing but pass a call on, such as `_call_impl`, are left out, unless the
+    window shows all frames.
 
     Args:
         g: the graph, or a window of it.
@@ -170,6 +174,9 @@ def path_to_python(g: Core | Window, uid: int | None = None) -> Table:
                 [*links[: turn + 1], "backward of", *["called by"] * len(rest)],
             )
     rows = np.array(way, np.int64)
+    if not w.all_frames:
+        shown = codes_of(core)[rows] != Code.passed_on
+        rows, links = rows[shown], list(compress(links, shown.tolist()))
     columns: dict[str, Cells] = {
         "level": np.arange(len(rows)),
         "link": links,

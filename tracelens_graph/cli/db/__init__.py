@@ -34,6 +34,7 @@ HOMES = {
         "query": "query:query",
         "queries": "query:queries",
         "drop": "catalog:drop",
+        "forget-events": "forgetting:forget_events",
     }.items()
 }
 """Name of a command -> its module and what it is there."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,7 +46,7 @@ def list_(*, outputs: OneTable) -> None:
 
     with Graphs(connection()) as graphs:
         table = _listed(graphs.traces(), graphs.invalid_traces())
-    print_answer(Shown(table), outputs)
+    print_answer(Shown(table, view=_on_screen), outputs)
 
 
 def pull(
@@ -88,21 +89,22 @@ def drop(
         known = graphs.traces()
         traces = {trace["id"]: trace for one in wanted for trace in meant(known, one)}
         if not yes:
-            _ask(traces.values())
+            confirm("drop", traces.values())
         for trace in traces.values():
             with progress_on_terminal(f"dropping {shorten(printable(trace['path']), 40)}", unit="events") as progress:
                 graphs.drop(trace["id"], progress)
             typer.echo(printable(f"dropped {trace['path']}: {trace.get('nodes', 0):,} events"))
 
 
-def _ask(traces: Collection[Mapping[str, Any]]) -> None:
+def confirm(what: str, traces: Collection[Mapping[str, Any]]) -> None:
+    """Ask whether something is to be done to traces; who says no ends the command."""
     from tracelens_graph.utils.texts import printable
 
     if not sys.stdin.isatty():
         raise typer.BadParameter("nobody can be asked here: add --yes")
     for trace in traces:
         typer.echo(printable(f"{trace['path']}: {trace.get('nodes', 0):,} events"), err=True)
-    typer.confirm(f"drop {len(traces)} trace{'s' if len(traces) > 1 else ''}?", abort=True, err=True)
+    typer.confirm(f"{what} {len(traces)} trace{'s' if len(traces) > 1 else ''}?", abort=True, err=True)
 
 
 def _listed(traces: Sequence[Mapping[str, Any]], strange: int) -> Table:
@@ -112,9 +114,9 @@ def _listed(traces: Sequence[Mapping[str, Any]], strange: int) -> Table:
 
     about = {
         "trace": Column("what commands call it: run/name, or name, or the beginning of its id", drop_priority=-1),
-        "run": Column("name of the run", drop_priority=5),
+        "run": Column("name of the run"),
         "rank": Column("rank in its job", drop_priority=1),
-        "name": Column("name of the trace, unique in its run", drop_priority=5),
+        "name": Column("name of the trace, unique in its run"),
         "state": Column("complete; or loading or dropping, which is to be gone on with", drop_priority=1),
         "events": Column("event nodes"),
         "edges": Column("edges", drop_priority=3),
@@ -123,7 +125,7 @@ def _listed(traces: Sequence[Mapping[str, Any]], strange: int) -> Table:
         "lean": Column("what was taken, where some events were left out", drop_priority=2),
         "device": Column("device it was recorded on", drop_priority=2),
         "damage": Column("what was repaired in the file and what was lost", drop_priority=2),
-        "id": Column("hash of the file's decompressed bytes", drop_priority=4),
+        "id": Column("hash of the file's decompressed bytes"),
     }
     rows = [
         (
@@ -143,6 +145,12 @@ def _listed(traces: Sequence[Mapping[str, Any]], strange: int) -> Table:
         nodes = "1 node is" if strange == 1 else f"{strange:,} nodes are"
         notes.append(f"{nodes} labelled Trace and left out: what every trace has is missing there, or of another type")
     return Table("traces", columns, about, "Traces in the database", notes)
+
+
+def _on_screen(table: Table) -> Table:
+    """Without what the name of a trace says already, and its id, which files have."""
+    shown = {name: cells for name, cells in table.columns.items() if name not in ("run", "name", "id")}
+    return replace(table, columns=shown)
 
 
 def _time(ns: int | None) -> str | None:
@@ -188,9 +196,10 @@ def _browser(uri: str) -> str:
     """Where Neo4j Browser of a server is: as `db start` knows it, else at the usual port."""
     from urllib.parse import urlsplit
 
+    from tracelens_graph.db.connection import browser_link
     from tracelens_graph.db.server.server import running, standard_folder
 
     local = running(standard_folder())
     if local and local.uri == uri:
         return local.browser
-    return f"http://{urlsplit(uri).hostname}:{_HTTP_PORT}/browser/"
+    return browser_link(f"http://{urlsplit(uri).hostname}:{_HTTP_PORT}", uri)

@@ -45,8 +45,8 @@ def query(
     """
     if not 0.001 <= timeout <= LONGEST_S:
         raise typer.BadParameter(f"--timeout {timeout}: it is a number of seconds from 0.001 to {LONGEST_S:,}")
-    text = _text(question)
-    given = _parameters(param or (), text)
+    text = statement_in(question)
+    given = parameters_given(param or (), text)
     from tracelens_graph.cypher import library
     from tracelens_graph.db.database import Database as Graphs
     from tracelens_graph.registry import current
@@ -111,7 +111,7 @@ def _listed() -> Table:
     return Table("queries", columns, about, "Queries of the library")
 
 
-def _parameters(texts: Sequence[str], question: str) -> dict[str, Any]:
+def parameters_given(texts: Sequence[str], question: str) -> dict[str, Any]:
     """Values by name of texts `name=value`, as a query of the library or the map of a statement takes them.
 
     What has no type there is JSON if it is some, else text.
@@ -147,7 +147,7 @@ def _json(text: str) -> Any:
         return text
 
 
-def _text(question: str) -> str:
+def statement_in(question: str) -> str:
     """A statement; that of a file, where one is named. Names of queries stay as they are.
 
     Raises:

@@ -22,7 +22,7 @@ def write(file: str) -> None:
     """Write the program as one file that needs PyTorch and nothing else."""
     from tracelens_graph.replay.program_text import program
 
-    Path(file).write_text(program("batch", ABOUT, []), encoding="utf-8")
+    Path(file).write_text(program("full", ABOUT, []), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from tracelens_graph.db.connection import DEFAULT_DATABASE, DEFAULT_USER, Connection, errors_in_words
+from tracelens_graph.db.connection import DEFAULT_DATABASE, DEFAULT_USER, Connection, browser_link, errors_in_words
 from tracelens_graph.db.server import offline, process
 from tracelens_graph.db.server.jars import Java
 from tracelens_graph.db.server.process import LOG, reason_in, why_ended
@@ -79,8 +79,8 @@ class Server:
 
     @property
     def browser(self) -> str:
-        """Address of Neo4j Browser."""
-        return f"http://{HOST}:{self.http_port}/browser/"
+        """Address of Neo4j Browser, which connects to it."""
+        return browser_link(f"http://{HOST}:{self.http_port}", self.uri)
 
     @property
     def argument(self) -> str:

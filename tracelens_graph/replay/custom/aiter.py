@@ -21,8 +21,15 @@ ENTRIES = (
         other=(f"aiter::add_rmsnorm{_ADD_NORM}, bool gemma_norm=False) -> ()",),
     ),
     _entry(f"aiter::rms_norm_cu{_NORM}) -> ()", reference="rms_norm"),
+    _entry(
+        "aiter::fused_add_rms_norm_cu(Tensor(a!) input, Tensor(b!) residual_in, Tensor weight, float epsilon) -> ()",
+        reference="fused_add_rms_norm", is_changed=True,
+    ),
     *(
-        _entry(f"aiter::{name}{_ADD_NORM}, int use_model_sensitive_rmsnorm=0) -> ()", reference="add_rms_norm")
+        _entry(
+            f"aiter::{name}{_ADD_NORM}, int use_model_sensitive_rmsnorm=0) -> ()", reference="add_rms_norm",
+            other=(f"aiter::{name}{_ADD_NORM}, bool gemma_norm=False, int use_model_sensitive_rmsnorm=0) -> ()",),
+        )
         for name in ("rmsnorm2d_fwd_with_add", "rmsnorm2d_fwd_with_add_ck")
     ),
     *(

@@ -7,6 +7,10 @@ from functools import partial
 from tracelens_graph.replay.custom.entry import Shipped
 
 _entry = partial(Shipped, imports=("sgl_kernel",))
+_STORE = (
+    "sglang::store_cache(Tensor k, Tensor v, Tensor(a!) k_cache, Tensor(b!) v_cache, Tensor indices, *, "
+    "SymInt row_bytes=0, SymInt num_split=0"
+)
 _TOKENS = 1024
 """Tokens per sequence of attention whose lengths no trace records."""
 
@@ -45,8 +49,7 @@ ENTRIES = (
         for kind in ("fp8", "int8")
     ),
     Shipped(
-        "sglang::store_cache(Tensor k, Tensor v, Tensor(a!) k_cache, Tensor(b!) v_cache, Tensor indices, *, "
-        "int row_bytes=0, int num_split=0) -> ()",
+        f"{_STORE}) -> ()", other=(f"{_STORE}, SymInt size_limit=0) -> ()",),
         imports=("sglang.jit_kernel.kvcache",), fills={"indices": {"fill": "counted", "row": "indices.0"}},
         reference="store_in_rows",
     ),

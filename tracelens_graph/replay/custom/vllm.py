@@ -7,6 +7,17 @@ from functools import partial
 from tracelens_graph.replay.custom.entry import Shipped
 
 _entry = partial(Shipped, imports=("vllm._custom_ops",))
+_QUANTISED = "_C::static_scaled_fp8_quant(Tensor(a!) result, Tensor input, Tensor scale"
+_CHOSEN = (
+    "_moe_C::topk_softmax(Tensor(a!) topk_weights, Tensor(b!) topk_indices, Tensor(c!) token_expert_indices, "
+    "Tensor gating_output"
+)
+_EXPERTS = (
+    "vllm::rocm_aiter_fused_moe(Tensor hidden_states, Tensor w1, Tensor w2, Tensor topk_weight, Tensor topk_ids, "
+    "Tensor? expert_mask=None, SymInt activation_method=0, SymInt quant_method=0, bool doweight_stage1=False, "
+    "Tensor? w1_scale=None, Tensor? w2_scale=None, Tensor? a1_scale=None, Tensor? a2_scale=None"
+)
+_EXPERTS_2 = f"{_EXPERTS}, Tensor? num_local_tokens=None, ScalarType? output_dtype=None"
 _CACHE = "_C_cache_ops::reshape_and_cache_flash"
 
 ENTRIES = (
@@ -28,7 +39,7 @@ ENTRIES = (
     _entry("_C::gelu_and_mul(Tensor(a!) out, Tensor input) -> ()", reference="gelu_and_mul"),
     _entry("_C::gelu_tanh_and_mul(Tensor(a!) out, Tensor input) -> ()", reference="gelu_tanh_and_mul"),
     _entry(
-        "_C::static_scaled_fp8_quant(Tensor(a!) result, Tensor input, Tensor scale) -> ()",
+        f"{_QUANTISED}) -> ()", other=(f"{_QUANTISED}, int[]? group_shape=None) -> ()",),
         fills={"scale": {"fill": "constant", "value": 0.5}}, reference="quantised",
     ),
     _entry(
@@ -55,15 +66,21 @@ ENTRIES = (
         reference="store_in_blocks", texts={"kv_cache_dtype": ("key_cache", {"uint8": "fp8", "": "auto"})},
     ),
     _entry(
-        "_moe_C::topk_softmax(Tensor(a!) topk_weights, Tensor(b!) topk_indices, Tensor(c!) token_expert_indices, "
-        "Tensor gating_output, bool renormalize) -> ()",
+        f"{_CHOSEN}, bool renormalize) -> ()",
+        other=(
+            f"{_CHOSEN}) -> ()", f"{_CHOSEN}, bool renormalize, Tensor? bias) -> ()",
+            f"{_CHOSEN}, bool renormalize, Tensor? bias, Tensor? is_padding) -> ()",
+        ),
         reference="topk_softmax",
     ),
     _entry("_moe_C::moe_sum(Tensor input, Tensor(a!) output) -> ()", reference="moe_sum"),
     Shipped(
-        "vllm::rocm_aiter_fused_moe(Tensor hidden_states, Tensor w1, Tensor w2, Tensor topk_weight, Tensor topk_ids, "
-        "Tensor? expert_mask=None, int activation_method=0, int quant_method=0, bool doweight_stage1=False, "
-        "Tensor? w1_scale=None, Tensor? w2_scale=None, Tensor? a1_scale=None, Tensor? a2_scale=None) -> Tensor",
+        f"{_EXPERTS}) -> Tensor",
+        other=(
+            f"{_EXPERTS_2}) -> Tensor",
+            f"{_EXPERTS_2}, SymInt hidden_pad=0, SymInt intermediate_pad=0, Tensor? bias1=None, Tensor? bias2=None) "
+            "-> Tensor",
+        ),
         imports=("vllm._aiter_ops",),
         fills={"topk_weight": {"fill": "uniform"}, "topk_ids": {"fill": "integers", "high": "w1.0"}},
         reference="fused_moe", absent={"topk_ids": ("topk_weight", "int")},

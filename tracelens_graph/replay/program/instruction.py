@@ -1,19 +1,20 @@
-"""The program of one instruction of XLA, computed again by JAX."""
+"""The program of instructions of XLA, each computed again by JAX."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import sys
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import jax
 
-PLAN: dict[str, Any] = {}
+PLAN: list[dict[str, Any]] = []
 
 # What stands below goes into programs.
 
@@ -28,9 +29,9 @@ def operand(number: int, facts: dict[str, Any]) -> Any:
     return jax.random.normal(key, shape).astype(kind)
 
 
-def compute(*operands: Any) -> Any:
+def compute(plan: dict[str, Any], *operands: Any) -> Any:
     """The instruction."""
-    opcode, how, made = PLAN["opcode"], PLAN["how"], PLAN["result"]
+    opcode, how, made = plan["opcode"], plan["how"], plan["result"]
     kind, lax = jax.numpy.dtype(made["dtype"]), jax.lax
     if opcode == "dot":
         left, right, *batch = how["dims"]
@@ -56,67 +57,106 @@ def compute(*operands: Any) -> Any:
         return operands[0].astype(kind)
     if opcode == "copy":
         return jax.numpy.copy(operands[0])
-    return getattr(lax, PLAN["function"])(*operands)
+    return getattr(lax, plan["function"])(*operands)
 
 
-def measured(asked: argparse.Namespace) -> dict[str, Any]:
-    """Compile the instruction, run it, and tell its time.
+def shrunk(plan: dict[str, Any], most: int) -> tuple[dict[str, Any], int | None]:
+    """The plan with no size above the largest with which its arrays take at most that many bytes, and that size."""
+    largest = 1 << 40
+    while largest > 1:
+        arrays = [{**one, "dims": [min(size, largest) for size in one["dims"]]} for one in plan["operands"]]
+        made = {**plan["result"], "dims": [min(size, largest) for size in plan["result"]["dims"]]}
+        if sum(math.prod(one["dims"]) * jax.numpy.dtype(one["dtype"]).itemsize for one in [*arrays, made]) <= most:
+            break
+        largest //= 2
+    return ({**plan, "operands": arrays, "result": made}, largest) if largest < 1 << 40 else (plan, None)
+
+
+def measured(plan: dict[str, Any], asked: argparse.Namespace) -> dict[str, Any]:
+    """Compile the instruction and measure it.
 
     Raises:
         ValueError: it gives another shape or type than was traced.
     """
-    made = PLAN["result"]
-    if any(facts["dtype"] in ("float64", "int64", "uint64", "complex128") for facts in [*PLAN["operands"], made]):
+    plan, largest = (plan, None) if asked.cap_bytes is None else shrunk(plan, asked.cap_bytes)
+    made, traced = plan["result"], plan["traced"]
+    if any(facts["dtype"] in ("float64", "int64", "uint64", "complex128") for facts in [*plan["operands"], made]):
         jax.config.update("jax_enable_x64", True)
     device = jax.devices(asked.device)[0]
     with jax.default_device(device):
-        operands = [operand(number, facts) for number, facts in enumerate(PLAN["operands"])]
-        compiled = jax.jit(compute).lower(*operands).compile()
+        operands = [operand(number, facts) for number, facts in enumerate(plan["operands"])]
+        compiled = jax.jit(lambda *given: compute(plan, *given)).lower(*operands).compile()
+        cache = jax.numpy.zeros(asked.flush_l2 << 28, "int8")
     found = jax.block_until_ready(compiled(*operands))
     if (list(found.shape), found.dtype.name) != (made["dims"], made["dtype"]):
         raise ValueError(f"gives {found.dtype.name}{list(found.shape)}, which is not what was traced")
     times: list[float] = []
     with jax.profiler.trace(asked.profile) if asked.profile else nullcontext():
         for _ in range(max(asked.warmup, 0) + max(asked.iterations, 1)):
+            cache = jax.block_until_ready(cache + 1)  # as large as the cache of a device, where that is asked for
             begin = time.perf_counter_ns()
             jax.block_until_ready(compiled(*operands))
             times.append((time.perf_counter_ns() - begin) / 1000)
-    times = sorted(times[max(asked.warmup, 0) :])
-    median = statistics.median(times)
+    times = times[max(asked.warmup, 0) :]
+    low, median, high = statistics.quantiles(times * 2 if len(times) == 1 else times, n=4, method="inclusive")
+    work = {} if largest else plan["work"]
     return {
-        **{key: PLAN[key] for key in ("op", "signature", "count", "percent", "total_us", "trace")},
-        "device": device.device_kind,
-        "library": f"jax {jax.__version__}", "median_us": median,
-        "spread_us": [times[len(times) // 10], times[len(times) * 9 // 10]], "iterations": len(times),
-        "tflops": PLAN["flops"] / median / 1e6 if PLAN["flops"] else None, "traced_us": PLAN["traced_us"],
-        "shape": list(found.shape), "dtype": found.dtype.name,
+        **known_of(plan), "percent": traced.get("percent"), "traced_us": traced.get("median_us"),
+        "total_us": traced.get("total_us"), "trace": traced.get("trace", ""), "median_us": median,
+        "spread_us": [low, high], "iterations": len(times),
+        "tflops": work["flops"] / median / 1e6 if work.get("flops") else None,
+        "tbytes_per_s": work["bytes"] / median / 1e6 if work.get("bytes") else None, "device": device.device_kind,
+        "driver": "", "library": f"jax {jax.__version__}", "torch": "", "settings": {}, "assumed": plan["assumed"],
+        "largest_size": largest, "shape": list(found.shape), "dtype": found.dtype.name,
     }  # fmt: skip
 
 
+def known_of(plan: dict[str, Any]) -> dict[str, Any]:
+    """What a plan says of an instruction besides its operands."""
+    return {"op": plan["op"], "signature": plan["signature"], "count": plan["traced"].get("calls", 1)}
+
+
+def show(result: dict[str, Any]) -> None:
+    """Print a result."""
+    low, high = result["spread_us"]
+    print(f"{result['op']}: median {result['median_us']:,.2f} us of {result['iterations']} calls, on the host's clock")
+    print(f"  spread: {low:,.2f} to {high:,.2f} us in half of the calls")
+    print(f"  makes {result['dtype']}{result['shape']} on {result['device']}")
+    if result["traced_us"]:
+        print(f"  traced: {result['traced_us']:,.2f} us of GPU time")
+    if result["largest_size"]:
+        print(f"  no size above {result['largest_size']}: figures are not those of the traced call")
+
+
 def main() -> int:
-    """Measure the instruction."""
+    """Measure the instructions one after another; one that fails does not stop the others."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--device", metavar="PLATFORM", help="where, such as cpu, gpu or tpu (default: JAX's own)")
     add("--warmup", type=int, default=10, metavar="N", help="calls before those that are timed (default: 10)")
     add("--iterations", type=int, default=50, metavar="N", help="calls that are timed (default: 50)")
-    add("--json", metavar="FILE", help="write results")
+    add("--flush-l2", action="store_true", help="empty the cache between calls")
+    add("--graph", action="store_true", help=argparse.SUPPRESS)
+    add("--cap-bytes", type=int, metavar="N", help="shrink sizes until all arrays together take no more")
+    add("--json", nargs="?", const="-", metavar="FILE", help="write results; without a name to standard output")
     add("--profile", default="", metavar="DIR", help="write the profiler's trace of all calls")
     asked = parser.parse_args()
-    try:
-        result = measured(asked)
-        low, high = result["spread_us"]
-        calls = result["iterations"]
-        print(f"{result['op']}: median {result['median_us']:,.2f} us of {calls} calls, on the host's clock")
-        print(f"  spread: {low:,.2f} to {high:,.2f} us in 80 % of the calls")
-        print(f"  makes {result['dtype']}{result['shape']} on {result['device']}")
-        if result["traced_us"]:
-            print(f"  traced: {result['traced_us']:,.2f} us of GPU time")
-        if asked.json:
-            Path(asked.json).write_text(json.dumps([result], indent=1))
-    except KeyboardInterrupt:
-        return 130
-    except Exception as error:
-        print(f"{PLAN['op']}: {str(error).splitlines()[0] if str(error) else error!r}", file=sys.stderr)
-        return 1
-    return 0
+    if asked.graph:
+        parser.error("--graph: XLA makes graphs itself; XLA_FLAGS=--xla_gpu_enable_command_buffer=... says of what")
+    results: list[dict[str, Any]] = []
+    with redirect_stdout(sys.stderr if asked.json == "-" else sys.stdout):
+        for plan in PLAN:
+            try:
+                results.append(measured(plan, asked))
+                show(results[-1])
+            except KeyboardInterrupt:
+                return 130
+            except Exception as error:
+                results.append({**known_of(plan), "error": (str(error) or repr(error)).splitlines()[0]})
+                print(f"{plan['op']}: {results[-1]['error']}", file=sys.stderr)
+    text = "[" + ",\n ".join(map(json.dumps, results)) + "]\n"
+    if asked.json == "-":
+        print(text, end="")
+    elif asked.json:
+        Path(asked.json).write_text(text)
+    return int(any("error" in one for one in results))

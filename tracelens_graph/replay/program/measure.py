@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import re
@@ -10,9 +11,10 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from importlib import import_module
 from operator import attrgetter
+from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
@@ -36,7 +38,7 @@ def options(about: str | None) -> argparse.ArgumentParser:
     add("--iterations", type=int, metavar="N", help="calls that are timed (default: 100, on a CPU for 2 s)")
     add("--flush-l2", action="store_true", help="empty the cache between calls")
     add("--graph", action="store_true", help="time the call as a CUDA graph")
-    add("--json", metavar="FILE", help="write results")
+    add("--json", nargs="?", const="-", metavar="FILE", help="write results; without a name to standard output")
     add("--reference", action="store_true", help="run plain torch in place of operations of serving libraries")
     add("--profile", default="", metavar="FILE", help="write the profiler's trace of one call")
     add("--execution-trace", default="", metavar="FILE", help="write the execution trace of that call")
@@ -186,11 +188,11 @@ def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, lar
         with torch.cuda.graph(graph):
             call()
         timed = graph.replay
-    times = sorted(times_us(timed, asked.iterations, 100, 2.0))
+    times = times_us(timed, asked.iterations, 100, 2.0)
     wanted = on_gpu or asked.profile or asked.execution_trace
     work = profiled(call, asked.profile, asked.execution_trace) if wanted else []
     kernels = [name for name, _ in work]
-    median = statistics.median(times)
+    low, median, high = quartiles(times)
     same = known if largest == UNCAPPED else {}
     alike = same if on_gpu == known.get("is_gpu", True) else {}  # what a GPU took says nothing of a CPU
     return {
@@ -204,7 +206,7 @@ def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, lar
         "percent": known.get("percent"),
         "trace": known.get("trace", ""),
         "median_us": median,
-        "spread_us": [times[len(times) // 10], times[len(times) * 9 // 10]],
+        "spread_us": [low, high],
         "iterations": len(times),
         "tflops": same["flops"] / median / 1e6 if same.get("flops") else None,
         "tbytes_per_s": same["bytes"] / median / 1e6 if same.get("bytes") else None,
@@ -218,6 +220,11 @@ def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, lar
         "assumed": known["assumed"],
         "largest_size": None if same else largest,
     }
+
+
+def quartiles(times: list[float]) -> list[float]:
+    """Three numbers that part times into four equal parts; the second is the median."""
+    return statistics.quantiles(times * 2 if len(times) == 1 else times, n=4, method="inclusive")
 
 
 def settings(modes: list[str]) -> dict[str, Any]:
@@ -257,7 +264,7 @@ def show(result: dict[str, Any]) -> None:
     low, high = result["spread_us"]
     say("operation", f"{result['op']} on {result['device']}, torch {result['torch']}")
     say("median", f"{digits(result['median_us'])} us a call ({result['iterations']} calls)")
-    say("spread", f"{digits(low)} to {digits(high)} us in 80 % of the calls")
+    say("spread", f"{digits(low)} to {digits(high)} us in half of the calls")
     for label, key, unit in FIGURES:
         if result[key] is not None:
             calls = f" of {result['count']:,} calls" * (key == "traced_us" and result["count"] > 1)
@@ -281,6 +288,15 @@ def digits(value: float) -> str:
     return f"{value:,.2f}".removesuffix(".00") if value >= 1 else f"{value:.3g}"
 
 
+def write_results(file: str | None, results: list[dict[str, Any]]) -> None:
+    """Write results where they are asked for, one on a line."""
+    text = "[" + ",\n ".join(map(json.dumps, results)) + "]\n"
+    if file == "-":
+        print(text, end="", file=sys.__stdout__)
+    elif file:
+        write(file, lambda part: Path(part).write_text(text))
+
+
 def write(file: str, save: Callable[[str], Any]) -> None:
     """Save a file whole or not at all."""
     part = os.path.join(os.path.dirname(file), ".part." + os.path.basename(file))
@@ -288,10 +304,11 @@ def write(file: str, save: Callable[[str], Any]) -> None:
     os.replace(part, file)
 
 
-def ended(run: Callable[[], int], name: str) -> int:
+def ended(run: Callable[[], int], name: str, asked: argparse.Namespace) -> int:
     """The exit code of what a program does; an error is one line."""
     try:
-        return run()
+        with redirect_stdout(sys.stderr if asked.json == "-" else sys.stdout):
+            return run()
     except KeyboardInterrupt:
         return 130
     except Exception as error:

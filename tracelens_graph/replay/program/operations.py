@@ -21,7 +21,7 @@ from tracelens_graph.replay.program.measure import (
     options,
     show,
     why,
-    write,
+    write_results,
 )
 from tracelens_graph.replay.program.values import build_on, entered
 
@@ -73,7 +73,7 @@ def main() -> int:
     add("-v", "--verbose", action="store_true", help="print plans, too")
     add("file", nargs="?", metavar="PLANS", help="JSON file with a list of plans, in place of those of this program")
     asked = parser.parse_args()
-    return ended(lambda: run(asked, parser), asked.file or parser.prog)
+    return ended(lambda: run(asked, parser), asked.file or parser.prog, asked)
 
 
 def run(asked: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
@@ -99,6 +99,5 @@ def run(asked: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
             break
     if len(plans) != 1:
         print(f"{len(results) - failed} of {len(plans)} operations ran")
-    if asked.json:
-        write(asked.json, lambda part: Path(part).write_text(json.dumps(results, indent=1)))
+    write_results(asked.json, results)
     return 1 if failed else 0

@@ -37,8 +37,9 @@ def fused_add_rms_norm(input: Tensor, residual: Tensor, weight: Tensor, epsilon:
 
 
 def add_rms_norm(
-    out: Tensor, input: Tensor, before: Tensor, after: Tensor, weight: Tensor, epsilon: float, is_gemma: Any = False
-) -> None:
+    out: Tensor, input: Tensor, before: Tensor, after: Tensor, weight: Tensor, epsilon: float, is_gemma: Any = False,
+    *_: Any,
+) -> None:  # fmt: skip
     """The sum of both into another residual, and its norm into the result."""
     after.copy_(input.float() + before)
     rms_norm(out, after, weight, epsilon, is_gemma)
@@ -74,7 +75,7 @@ def gelu_tanh_and_mul(result: Tensor, input: Tensor, *_: Any) -> None:
     result.copy_(torch.nn.functional.gelu(gate, approximate="tanh") * up)
 
 
-def quantised(result: Tensor, input: Tensor, scale: Tensor) -> None:
+def quantised(result: Tensor, input: Tensor, scale: Tensor, *_: Any) -> None:
     """Values over a scale, cut to what the dtype holds."""
     most = torch.finfo(result.dtype).max
     result.copy_((input.float() / scale).clamp(-most, most))
@@ -126,9 +127,14 @@ def store_in_rows(
     k_cache[indices], v_cache[indices] = k, v
 
 
-def topk_softmax(weights: Tensor, indices: Tensor, places: Tensor, gating: Tensor, renormalize: bool) -> None:
+def topk_softmax(
+    weights: Tensor, indices: Tensor, places: Tensor, gating: Tensor, renormalize: bool = False,
+    bias: Tensor | None = None, *_: Any,
+) -> None:  # fmt: skip
     """The greatest probabilities of each token, their experts, and where (token, choice) stands among all choices."""
-    found, chosen = gating.float().softmax(-1).topk(weights.shape[-1])
+    shares = gating.float().softmax(-1)
+    chosen = (shares if bias is None else shares + bias).topk(weights.shape[-1]).indices
+    found = shares.gather(-1, chosen)
     weights.copy_(found / found.sum(-1, keepdim=True) if renormalize else found)
     indices.copy_(chosen)
     count = torch.arange(places.numel(), device=places.device)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,7 +21,7 @@ from tracelens_graph.replay.program.measure import (
     say,
     us_between,
     why,
-    write,
+    write_results,
 )
 from tracelens_graph.replay.program.values import (
     BUILDERS,
@@ -269,7 +267,7 @@ def show_sequence(result: dict[str, Any]) -> None:
     steps_run = f"{count} step{'s' * (count != 1)}"
     say("sequence", f"{steps_run} of {result['op']} on {result['device']}, torch {result['torch']}")
     how = ", as a CUDA graph" if result["is_graph"] else ""
-    say("median", f"{result['median_us']:.1f} us ({low:.1f}-{high:.1f} in 80 % of {result['iterations']} runs){how}")
+    say("median", f"{result['median_us']:.1f} us ({low:.1f}-{high:.1f} in half of {result['iterations']} runs){how}")
     ratio = f"; this is {result['ratio_to_traced']:.3g} times that" if result["ratio_to_traced"] else ""
     say("traced", f"{result['traced_us']:.1f} us, {PLAN['traced']}{ratio}")
     say("memory", f"{result['given_bytes'] / 1e6:,.1f} MB of tensors that no step makes")
@@ -296,13 +294,12 @@ def main() -> int:
     parser = options(__doc__)
     parser.add_argument("--each", action="store_true", help="time each step, too")
     asked = parser.parse_args()
-    return ended(lambda: run(asked), PLAN["title"])
+    return ended(lambda: run(asked), PLAN["title"], asked)
 
 
 def run(asked: argparse.Namespace) -> int:
     """Measure the sequence, and print what it takes."""
     result = measured(asked)
     show_sequence(result)
-    if asked.json:
-        write(asked.json, lambda part: Path(part).write_text(json.dumps([result], indent=1)))
+    write_results(asked.json, [result])
     return 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import json
 import sys
 from collections.abc import Callable
 from importlib.util import module_from_spec, spec_from_file_location
@@ -21,7 +20,7 @@ from tracelens_graph.replay.program.measure import (
     measure_call,
     options,
     show,
-    write,
+    write_results,
 )
 from tracelens_graph.replay.program.values import build_on
 
@@ -43,7 +42,7 @@ def main() -> int:
     if not source.is_file():
         print(wanted(source))
         return NOT_FILLED
-    return ended(lambda: run(source, asked), PLAN["kernel"])
+    return ended(lambda: run(source, asked), PLAN["kernel"], asked)
 
 
 def run(source: Path, asked: argparse.Namespace) -> int:
@@ -51,8 +50,7 @@ def run(source: Path, asked: argparse.Namespace) -> int:
     known = known_of(PLAN["plan"]) | {"op": PLAN["kernel"]}
     result = measure_call(launcher(loaded(source), asked.device), known, asked)
     show(result)
-    if asked.json:
-        write(asked.json, lambda part: Path(part).write_text(json.dumps([result], indent=1)))
+    write_results(asked.json, [result])
     return 0
 
 

@@ -55,7 +55,9 @@ class Ran:
     error: str
 
 
-def run_scripts(orders: Iterable[Order], python: str, folder: Path, timeout_s: float) -> Iterator[Ran]:
+def run_scripts(
+    orders: Iterable[Order], python: str, folder: Path, timeout_s: float, framework: str = "torch"
+) -> Iterator[Ran]:
     """Run scripts one after another, each as soon as the result of the one before has been taken.
 
     They share a process as long as it is well: one that crashes it, or takes too long, is killed with all processes
@@ -63,18 +65,19 @@ def run_scripts(orders: Iterable[Order], python: str, folder: Path, timeout_s: f
 
     Args:
         orders: the scripts, and how each is run.
-        python: interpreter with PyTorch.
+        python: interpreter with the framework.
         folder: where they run.
-        timeout_s: how long each may take, without importing PyTorch.
+        timeout_s: how long each may take, without importing the framework.
+        framework: the module that they need: `torch` or `jax`.
 
     Raises:
-        NoTorchError: the interpreter cannot be started, or has no PyTorch.
+        NoTorchError: the interpreter cannot be started, or has no such module.
     """
     process: _Process | None = None
     try:
         for order in orders:
             if process is None:
-                process = _Process(python, folder)
+                process = _Process(python, folder, framework)
             answer, error = process.ask(order, timeout_s)
             error = error or str(answer.get("error", ""))
             ran = Ran(process.device, float(answer.get("seconds", 0)), _one_line(error))
@@ -94,8 +97,8 @@ class _Process:
         device: kind of device that scripts run on.
     """
 
-    def __init__(self, python: str, folder: Path) -> None:
-        command = [python, "-u", str(RUNNER)]
+    def __init__(self, python: str, folder: Path, framework: str) -> None:
+        command = [python, "-u", str(RUNNER), framework]
         try:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=folder,
@@ -110,7 +113,7 @@ class _Process:
         try:
             there, why = self._answer(START_S)
             if not there:
-                raise NoTorchError(f"{python}: importing PyTorch {why}")
+                raise NoTorchError(f"{python}: importing {framework} {why}")
             if "missing" in there:
                 raise NoTorchError(f"{python}: {_one_line(str(there['missing']))}")
         except BaseException:

@@ -1,10 +1,10 @@
-"""The program that runs scripts one after another in one process, so that PyTorch is imported once.
+"""The program that runs scripts one after another in one process, so that PyTorch, or JAX, is imported once.
 
-It needs nothing of this package, as it runs under whatever Python has PyTorch. Its first line says what is there:
-`{"torch": "2.9.0", "device": "cuda"}`, or `{"missing": "No module named 'torch'"}`. Then it answers each line of
-standard input, `{"script": FILE, "arguments": [...]}`, with a line `{"seconds": 0.4, "error": ""}`: it ran the script
-as a program; with `"call": FILE` in it, it imported it, and wrote the profile of its function `call` to that file. It
-ends with its input.
+It needs nothing of this package, as it runs under whatever Python has that module, which its argument names. Its first
+line says what is there: `{"version": "2.9.0", "device": "cuda"}`, or `{"missing": "No module named 'torch'"}`. Then it
+answers each line of standard input, `{"script": FILE, "arguments": [...]}`, with `{"seconds": 0.4, "error": ""}`: it
+ran the script as a program; with `"call": FILE` in it, it imported it, and wrote the profile of its function `call` to
+that file. It ends with its input.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def main() -> None:
     os.dup2(silence, 2)
     orders: queue.Queue[dict[str, Any]] = queue.Queue()
     threading.Thread(target=listen, args=(orders,), daemon=True).start()
-    answers.write(json.dumps(there()) + "\n")
+    answers.write(json.dumps(there(sys.argv[1])) + "\n")
     while True:
         answers.write(json.dumps(ran(**orders.get())) + "\n")
 
@@ -44,19 +44,22 @@ def listen(orders: queue.Queue[dict[str, Any]]) -> None:
     os._exit(0)
 
 
-def there() -> dict[str, str]:
-    """What PyTorch is there."""
+def there(framework: str) -> dict[str, str]:
+    """What PyTorch, or JAX, is there."""
     try:
-        torch: Any = importlib.import_module("torch")
-        device = "cuda" if torch.cuda.is_available() else "xpu" if torch.xpu.is_available() else "cpu"
-        return {"torch": str(torch.__version__), "device": device}
+        module: Any = importlib.import_module(framework)
+        kinds = [kind for kind in ("cuda", "xpu") if framework == "torch" and getattr(module, kind).is_available()]
+        device = module.default_backend() if framework == "jax" else [*kinds, "cpu"][0]
+        return {"version": str(module.__version__), "device": device}
     except Exception as error:
         return {"missing": str(error) or type(error).__name__}
 
 
 def reset() -> None:
     """Undo what a program set for itself alone, as it has a process of its own elsewhere."""
-    backends: Any = importlib.import_module("torch").backends
+    if "torch" not in sys.modules:
+        return
+    backends: Any = sys.modules["torch"].backends
     backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32 = False, True
     backends.cudnn.benchmark = backends.cudnn.deterministic = False
 
@@ -65,7 +68,7 @@ def profile(program: dict[str, Any], file: str) -> None:
     """Write the profile of one call of a program's function; the one before it is not profiled."""
     torch: Any = importlib.import_module("torch")
     program["call"]()
-    program.get("restore", int)()
+    program["ready"]()
     with torch.profiler.profile(record_shapes=True) as session:
         program["call"]()
         getattr(torch, program["device"]).synchronize()

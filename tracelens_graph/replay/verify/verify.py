@@ -62,10 +62,12 @@ class Outcome:
     why: str = ""
 
 
+_LISTS = ("full", "instruction")
+"""Kinds of programs that run entries of a list, each by itself."""
+_FRAMEWORKS = {"torch": "PyTorch", "jax": "JAX"}
 _NOT_RUN = {
     "collectives": Outcome("needs ranks", why="run it with torchrun on as many ranks as it says"),
     "triton": Outcome("not filled", why="put the kernel's source in, and run it by itself"),
-    "instruction": Outcome("not run", why="run it by itself: it compares what it makes with what was traced"),
 }
 """Kinds of programs that are not run, and why."""
 
@@ -74,7 +76,7 @@ _NOT_RUN = {
 class _Job:
     """A program on its way: its entry in the index, its plans, its copy, where its trace goes, how it came out.
 
-    Of a program of many operations, each is a job: `part` is its place, and its copy a program of that one alone.
+    Of a program of a list, each entry is a job: `part` is its place, and its copy a program of that one alone.
     """
 
     program: Program
@@ -93,7 +95,8 @@ class _Job:
         """How it is run: a short program is imported and its function called, others write a profile themselves."""
         if self.program.kind == "op":
             return Order(str(self.copy), call=str(self.trace))
-        return Order(str(self.copy), ("--profile", str(self.trace), *_OPTIONS))
+        profile = () if self.program.kind == "instruction" else ("--profile", str(self.trace))
+        return Order(str(self.copy), (*profile, *_OPTIONS))
 
 
 def verify(
@@ -134,8 +137,10 @@ def verify(
         wanted = [job for job in jobs if not job.outcomes]
         done = len(jobs) - len(wanted)
         orders = [job.order for job in wanted]
+        framework = "jax" if jobs and all(job.program.kind == "instruction" for job in jobs) else "torch"
         try:
-            for job, ran in zip(wanted, run_scripts(orders, _interpreter(python), there, timeout_s), strict=True):
+            done_by = run_scripts(orders, _interpreter(python), there, timeout_s, framework)
+            for job, ran in zip(wanted, done_by, strict=True):
                 job.seconds = ran.seconds
                 job.outcomes = list(_outcomes(job, ran))
                 done += 1
@@ -144,13 +149,13 @@ def verify(
         except NoTorchError as error:
             for job in wanted:
                 job.outcomes = job.outcomes or [Outcome("no torch", why=str(error))]
-            notes.append(f"{error}; name an interpreter that has PyTorch: --python /path/to/python")
+            notes.append(f"{error}; name an interpreter that has {_FRAMEWORKS[framework]}: --python /path/to/python")
     return _table(jobs, notes)
 
 
 def _parts(program: Program) -> Iterable[int | None]:
-    """Places of the operations that run one by one; None for a program that runs as a whole."""
-    return range(len(program.plan)) if program.kind == "batch" and isinstance(program.plan, list) else (None,)
+    """Places of the entries that run one by one; None for a program that runs as a whole."""
+    return range(len(program.plan)) if program.kind in _LISTS and isinstance(program.plan, list) else (None,)
 
 
 def memory_bytes() -> int:
@@ -172,7 +177,7 @@ def _prepare(job: _Job, folder: Path, copy: Path, replayers: Sequence[Replayer])
     """Copy a program that may run; else say why not."""
     try:
         plans = trusted(job.program, folder, replayers)
-        job.plans = plans if job.part is None else plans[job.part : job.part + 1]
+        job.plans = plans if job.part is None else plans[job.part : job.part + 1]  # instructions have none
     except OSError as error:
         job.outcomes = [Outcome("refused", why=(error.strerror or str(error)).lower())]
         return
@@ -187,7 +192,7 @@ def _prepare(job: _Job, folder: Path, copy: Path, replayers: Sequence[Replayer])
         job.outcomes = [Outcome("not run", why=why)]
     else:
         job.copy = copy
-        alone = None if job.part is None else replace(job.program, plan=job.program.plan[job.part])
+        alone = None if job.part is None else replace(job.program, plan=[job.program.plan[job.part]])
         job.copy.write_text((alone or job.program).source)
 
 
@@ -231,8 +236,8 @@ def _read(path: Path, expected: bytes) -> bytes:
 
 def _outcomes(job: _Job, ran: Ran) -> Iterator[Outcome]:
     """How each operation of a program compares."""
-    if ran.error:
-        yield Outcome("failed", why=ran.error)
+    if ran.error or job.program.kind == "instruction":  # which compares its result itself
+        yield Outcome("failed", why=ran.error) if ran.error else Outcome("equal arguments", EQUAL)
         return
     try:
         core = load_core(str(job.trace), processes=1)
@@ -242,6 +247,8 @@ def _outcomes(job: _Job, ran: Ran) -> Iterator[Outcome]:
     finally:
         job.trace.unlink(missing_ok=True)
     rows = outermost_ops(core).tolist()
+    if len(job.plans) == 1:  # older profilers round, so that what it calls may outlive it
+        rows = [row for row in rows if core.names[core.columns.name[row]] == job.plans[0].op] or rows
     if len(rows) != len(job.plans):
         yield Outcome("other arguments", why=f"{len(rows)} operations are recorded, not {len(job.plans)}")
         return
@@ -311,8 +318,8 @@ def compared(plan: ReplayPlan, seen: Observed, on_gpu: bool) -> Outcome:
         on_gpu: whether it ran on a GPU.
     """
     traced = plan.traced
-    is_same_kind = on_gpu == bool(traced.kernels or traced.gpu)
-    is_known = is_same_kind and traced.uid >= 0
+    # A size that the trace does not have was not traced on any device.
+    is_known = traced.uid >= 0 and on_gpu == bool(traced.kernels or traced.gpu)
     different = {"other arguments": _differing_arguments(plan, seen)}
     if is_known:
         different["other children"] = _differing_children(traced, seen.children)
@@ -320,28 +327,39 @@ def compared(plan: ReplayPlan, seen: Observed, on_gpu: bool) -> Outcome:
         different["other kernel"] = _differing_names(traced.kernels, seen.kernels, "kernel")
     parts = [OTHER if why else EQUAL for why in different.values()]
     arguments, children, kernels = [*parts, UNKNOWN, UNKNOWN][:3]
-    assumed = "; ".join(plan.assumed)
-    outcome = "equal but assumed" if assumed else "equal"
-    if not is_same_kind:
+    outcome = "equal but assumed" if plan.assumed else "equal"
+    if not is_known:
         outcome = "equal arguments"
-    outcome, why = next((one for one in different.items() if one[1]), (outcome, assumed))
+    remarks = "; ".join([*plan.assumed, *_not_recorded(plan, seen.recorded)])
+    outcome, why = next((one for one in different.items() if one[1]), (outcome, remarks))
     return Outcome(outcome, arguments, children, kernels, why)
 
 
 def _differing_arguments(plan: ReplayPlan, seen: Observed) -> str:
-    """The first entry that differs; parts of which the trace has nothing at all are not compared."""
+    """The first entry that differs; parts of which either trace has nothing at all are not compared."""
     if plan.op != seen.name:
         return f"{seen.name} ran"
     names = [one.name for one in plan.arguments]
+    passed = {one.name for way in plan.given for one in way}
     for part, word in _PARTS.items():
         wanted, there = getattr(plan.recorded, part), getattr(seen.recorded, part)
-        if wanted and len(wanted) != len(there):
+        # An older PyTorch has no parameters for the last arguments, which were at their defaults then.
+        if (there or word == "type") and passed.intersection(names[len(there) : len(wanted)]):
             return f"{len(there)} arguments are recorded, not {len(wanted)}"
         for at, (want, have) in enumerate(zip(wanted, there, strict=False)):
             if want != have:
                 name = names[at] if at < len(names) else f"argument {at + 1}"
                 return f"{word} of {name}: {_text(have)}, not {_text(want)}"
     return ""
+
+
+def _not_recorded(plan: ReplayPlan, seen: Recorded) -> Iterator[str]:
+    """What the trace has of a call, and the PyTorch that ran it does not record."""
+    for part, word in _PARTS.items():
+        if getattr(plan.recorded, part) and not getattr(seen, part):
+            yield f"{word.removesuffix('s')}s not recorded"
+    if lacking := [one.name for one in plan.arguments][len(seen.types) : len(plan.recorded.types)]:
+        yield f"{', '.join(lacking)} not recorded"
 
 
 def _differing_children(traced: Traced, seen: Sequence[str]) -> str:

@@ -1,0 +1,42 @@
+// Signature history: how long the calls of an op with one set of arguments took, trace after trace.
+//
+// With a label, traces are in the order of its values, numbers first, and those without it are left out; else in that
+// of pushing. Traces without events count, too.
+//
+// Parameters:
+//   op: name of the op; null for the signature with the most GPU time over all
+//   input_dims: sizes of its inputs as JSON, such as [[128,64],[64]]; null for those with the most GPU time over all
+//   label: key of a label, such as commit; null for the order of pushing
+//   named: only traces of this name, such as rank0; null for all
+//
+// Columns:
+//   label_value: value of the label asked for
+//   run: name of the run
+//   trace: name of the trace
+//   op: name of the op
+//   input_dims: sizes of the inputs, JSON
+//   calls: calls with GPU work
+//   gpu_time_us: their GPU time, us
+//   mean_us: the same of a call, us
+//   min_us: least time of a call, us
+//   median_us: median time of a call, us
+//   max_us: greatest time of a call, us
+//   percent_of_roof: least time at the device's rates as share of the GPU time, mean over calls, %
+//   change_percent: change of mean_us against the trace before, %
+WITH {op: null, input_dims: null, label: null, named: null} AS p
+MATCH (x:Signature)<-[s:SPENT]-(t:Trace {state: 'complete'})
+WHERE (p.op IS NULL OR x.name = p.op) AND (p.named IS NULL OR t.name = p.named)
+  AND (p.input_dims IS NULL OR replace(coalesce(x.input_dims, ''), ' ', '') = replace(p.input_dims, ' ', ''))
+WITH p, x, t, s, toString(t['label_' + p.label]) AS value
+WHERE p.label IS NULL OR value IS NOT NULL
+WITH p, x, collect({t: t, s: s, value: value}) AS rows, sum(s.ns) AS ns ORDER BY ns DESC, x.key LIMIT 1
+UNWIND rows AS r
+WITH x, r, CASE WHEN r.value =~ '-?[0-9]+([.][0-9]+)?' THEN toFloat(r.value) END AS number
+ORDER BY number, r.value, r.t.pushed_ns, r.t.id
+WITH x, collect({r: r, mean: toFloat(r.s.ns) / r.s.n}) AS rows
+UNWIND range(0, size(rows) - 1) AS i
+WITH x, rows[i].r AS r, rows[i].mean AS mean, CASE WHEN i > 0 THEN rows[i - 1].mean END AS before
+RETURN r.value AS label_value, r.t.run AS run, r.t.name AS trace, x.name AS op, x.input_dims AS input_dims,
+       r.s.n AS calls, r.s.ns / 1e3 AS gpu_time_us, mean / 1e3 AS mean_us, r.s.min_ns / 1e3 AS min_us,
+       r.s.median_ns / 1e3 AS median_us, r.s.max_ns / 1e3 AS max_us, r.s.percent_of_roof AS percent_of_roof,
+       CASE WHEN before > 0 THEN 100 * (mean - before) / before END AS change_percent

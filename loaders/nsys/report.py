@@ -1,0 +1,226 @@
+"""A report of Nsight Systems, as `nsys export --type sqlite` writes it, in the words of PyTorch's profiler.
+
+Times are nanoseconds. A global id holds process and thread: `id >> 24 & 0xFFFFFF` and `id & 0xFFFFFF`. Each process
+that used a GPU is a rank, numbered by its first device. Source of tables, columns and numbers: "SQLite Schema
+Reference" in the User Guide of Nsight Systems, and the ENUM tables of exported files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tracelens_graph.errors import NotATraceError
+from tracelens_graph.frameworks import NSYS
+from tracelens_graph.loaders.databases import Database, case, event_rows
+from tracelens_graph.loaders.ranges import NO_END, range_event
+from tracelens_graph.loaders.translated import trace_text
+
+_MEMORY = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed", 5: "Device Static", 6: "Managed Static"}
+_COPIES = {
+    1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH", 10: "PtoP",
+    11: "HtoD", 12: "DtoH", 13: "DtoD",
+}  # fmt: skip
+_WAITS = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
+_COPY = case("copyKind", _COPIES, "'unknown'")
+_FROM, _TO, _FILLED = (case(kind, _MEMORY, "'Unknown'") for kind in ("srcKind", "dstKind", "memKind"))
+_WAIT = case("syncType", _WAITS, "'Synchronization'")
+
+
+def _text(column: str) -> str:
+    return f"(SELECT value FROM temp.texts WHERE id = {column})"
+
+
+def _recorded(column: str) -> str:
+    """SQL for what is known of the CUDA event that a synchronisation waited for."""
+    return f"COALESCE((SELECT {column} FROM temp.recorded WHERE id = eventSyncId), -1)"
+
+
+class _Table(NamedTuple):
+    """How rows of a table become events.
+
+    Attributes:
+        category: SQL for the category.
+        names: SQL for the name; the first whose columns are there counts.
+        is_host: whether its rows are calls of a thread; else they are work on a stream.
+        arguments: key -> SQL, left out where one of its columns is missing.
+    """
+
+    name: str
+    category: str
+    names: tuple[str, ...]
+    is_host: bool
+    arguments: dict[str, str]
+
+
+_ON_GPU = {"device": "deviceId", "context": "contextId", "stream": "streamId", "correlation": "correlationId"}
+_TABLES = (
+    _Table(
+        "CUPTI_ACTIVITY_KIND_KERNEL", "'kernel'", (_text("demangledName"), _text("shortName")), False,
+        _ON_GPU | {
+            "registers per thread": "registersPerThread", "shared memory": "staticSharedMemory + dynamicSharedMemory",
+            "grid": "json_array(gridX, gridY, gridZ)", "block": "json_array(blockX, blockY, blockZ)",
+            "graph id": "graphId", "graph node id": "graphNodeId",
+        },
+    ),
+    _Table(
+        "CUPTI_ACTIVITY_KIND_MEMCPY", "'gpu_memcpy'",
+        (f"'Memcpy ' || {_COPY} || ' (' || {_FROM} || ' -> ' || {_TO} || ')'", f"'Memcpy ' || {_COPY}"), False,
+        _ON_GPU | {"bytes": "bytes", "graph node id": "graphNodeId"},
+    ),
+    _Table(
+        "CUPTI_ACTIVITY_KIND_MEMSET", "'gpu_memset'", (f"'Memset (' || {_FILLED} || ')'", "'Memset (Unknown)'"), False,
+        _ON_GPU | {"bytes": "bytes", "graph node id": "graphNodeId"},
+    ),
+    _Table(
+        "CUPTI_ACTIVITY_KIND_RUNTIME",
+        f"CASE WHEN {_text('nameId')} LIKE 'cuda%' THEN 'cuda_runtime' ELSE 'cuda_driver' END",
+        (_text("nameId"),), True,
+        {"correlation": "correlationId", "returned": "NULLIF(returnValue, 0)"},
+    ),
+    _Table("OSRT_API", "'cuda_runtime'", (_text("nameId"),), True, {"returned": "NULLIF(returnValue, 0)"}),
+    _Table(
+        "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "'cuda_sync'", (_WAIT,), False,
+        _ON_GPU | {
+            "cuda_sync_kind": _WAIT, "stream": "COALESCE(NULLIF(streamId, 4294967295), -1)",
+            "wait_on_cuda_event_id": "eventId", "wait_on_stream": _recorded("stream"),
+            "wait_on_cuda_event_record_corr_id": _recorded("correlation"),
+        },
+    ),
+)  # fmt: skip
+_RANGES = "NVTX_EVENTS"
+_GPU_TABLES = [f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET")]
+_COLUMN = re.compile(r"\b(?:[a-z]+[A-Z][A-Za-z]*|bytes)\b")
+_APART = 10**10
+"""More than any number of a launch, which has 32 bits."""
+_VERSION = re.compile(r"_v[0-9]+$")
+"""End of the name of a call: the version of its interface."""
+_DEVICE = {
+    "name": "name", "totalGlobalMem": "totalMemory", "computeMajor": "computeMajor", "computeMinor": "computeMinor",
+    "numSms": "smCount", "sharedMemPerBlock": "maxShmemPerBlock", "regsPerMultiprocessor": "maxRegistersPerSm",
+    "warpSize": "threadsPerWarp",
+}  # fmt: skip
+"""Key among the properties of a device in traces of PyTorch -> column of TARGET_INFO_GPU."""
+
+
+def is_report(database: Database) -> bool:
+    """Whether a database is an exported report of Nsight Systems."""
+    return database.has("StringIds", "id", "value") and not database.columns.keys().isdisjoint(
+        {"META_DATA_EXPORT", "META_DATA_CAPTURE", _RANGES, *(table.name for table in _TABLES)}
+    )
+
+
+def translated(database: Database) -> Iterator[bytes]:
+    """The text of the trace that says what a report says.
+
+    Raises:
+        NotATraceError: the report holds nothing with a begin and an end.
+    """
+    if not any(database.has(table, "start", "end") for table in (_RANGES, *(table.name for table in _TABLES))):
+        raise NotATraceError(
+            f"{database.name}: is a report of Nsight Systems without kernels, calls and ranges; record it with"
+            " nsys profile --trace=cuda,nvtx"
+        )
+    _make_texts(database)
+    return trace_text(_beside(database), _events(database, _ranks(database)))
+
+
+def _make_texts(database: Database) -> None:
+    """Temporary tables: texts by id, and recorded CUDA events."""
+    run = database.connection
+    run.execute("CREATE TEMP TABLE texts (id INTEGER PRIMARY KEY, value TEXT)")
+    rows = database.rows("SELECT id, value FROM StringIds WHERE typeof(id) = 'integer'")
+    run.executemany("INSERT OR IGNORE INTO texts VALUES (?, ?)", ((i, _VERSION.sub("", str(v))) for i, v in rows))
+    run.execute("CREATE TEMP TABLE recorded (id INTEGER PRIMARY KEY, stream INTEGER, correlation INTEGER)")
+    events = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
+    if database.has(events, "eventSyncId", "streamId", "correlationId"):
+        run.execute(f"INSERT OR IGNORE INTO recorded SELECT eventSyncId, streamId, correlationId FROM {events}")
+
+
+def _ranks(database: Database) -> dict[int, int]:
+    """Process -> rank, of processes that used a GPU; empty where there is one only."""
+    first: dict[int, tuple[int, int]] = {}
+    for table in _GPU_TABLES:
+        if database.has(table, "globalPid", "deviceId"):
+            rows = database.rows(f"SELECT globalPid >> 24 & 0xFFFFFF, MIN(deviceId) FROM {table} GROUP BY 1")
+            for process, device in rows:
+                first[process] = min(first.get(process, (device, process)), (device, process))
+    in_order = sorted(first, key=first.__getitem__) if len(first) > 1 else ()
+    return {process: rank for rank, process in enumerate(in_order)}
+
+
+def _beside(database: Database) -> dict[str, Any]:
+    """What stands beside the events: when the clock was zero, who wrote the file, devices."""
+    beside: dict[str, Any] = {"schemaVersion": 1}
+    start = "TARGET_INFO_SESSION_START_TIME"
+    if database.has(start, "utcEpochNs"):
+        clock = "systemClockNs" if database.has(start, "systemClockNs") else "0"
+        beside["baseTimeNanoseconds"] = next(database.rows(f"SELECT utcEpochNs - COALESCE({clock}, 0) FROM {start}"))[0]
+    versions = {}
+    if database.has("META_DATA_EXPORT", "name", "value"):
+        versions = dict(database.rows("SELECT name, value FROM META_DATA_EXPORT"))
+    beside |= {"profiler": NSYS.profiler, "nsys_version": versions.get("EXPORT_PRODUCT_VERSION")}
+    if database.has("TARGET_INFO_GPU", "id", "name"):
+        known = {key: column for key, column in _DEVICE.items() if database.has("TARGET_INFO_GPU", column)}
+        rows = database.rows(f"SELECT id, {', '.join(known.values())} FROM TARGET_INFO_GPU ORDER BY id")
+        beside["deviceProperties"] = [dict(zip(("id", *known), row, strict=True)) for row in rows]
+    return beside
+
+
+def _events(database: Database, ranks: dict[int, int]) -> Iterator[str]:
+    for table in _TABLES:
+        if database.has(table.name, "start", "end"):
+            yield from database.texts(_statement(table, database.columns[table.name], ranks))
+    if database.has(_RANGES, "start", "end", "globalTid"):
+        yield from _ranges(database, ranks)
+    yield from _names(database)
+
+
+def _statement(table: _Table, columns: set[str], ranks: dict[int, int]) -> str:
+    """The statement whose rows are the events of a table."""
+    arguments = {key: sql for key, sql in table.arguments.items() if columns.issuperset(_COLUMN.findall(sql))}
+    process = ("globalTid" if table.is_host else "globalPid") + " >> 24 & 0xFFFFFF"
+    if ranks:
+        arguments["rank"] = case(process, ranks, "NULL")
+        if "correlation" in arguments:  # each process counts its launches by itself: kept apart as TraceFuse does
+            arguments["correlation"] = f"correlationId + {_APART} * {case(process, ranks, str(len(ranks)))}"
+    return event_rows(
+        table.name, category=table.category, arguments=arguments,
+        name=next(sql for sql in table.names if columns.issuperset(_COLUMN.findall(sql))),
+        pid=process if table.is_host else "deviceId", tid="globalTid & 0xFFFFFF" if table.is_host else "streamId",
+    )  # fmt: skip
+
+
+def _ranges(database: Database, ranks: dict[int, int]) -> Iterator[str]:
+    columns = database.columns[_RANGES]
+    texts = [column if column == "text" else _text(column) for column in ("text", "textId") if column in columns]
+    rows = database.rows(
+        'SELECT CAST(start AS INTEGER), CAST("end" AS INTEGER), globalTid >> 24 & 0xFFFFFF, globalTid & 0xFFFFFF, '
+        f"COALESCE({', '.join(texts)}, NULL) FROM {_RANGES}"
+    )
+    for start, end, pid, tid, text in rows:
+        event = range_event(text)
+        if event is None:
+            continue
+        if end is None:  # it marks a moment, or was open when the recording ended
+            event["cat"] = NO_END
+        if ranks:
+            event["args"]["rank"] = ranks.get(pid)
+        event |= {"ph": "X", "pid": pid, "tid": tid, "ts": start / 1000, "dur": ((end or start) - start) / 1000}
+        yield msgspec.json.encode(event).decode()
+
+
+def _names(database: Database) -> Iterator[str]:
+    """Names of processes and threads."""
+    for table, needed, what, pid, tid, name in (
+        ("PROCESSES", "pid", "process_name", "pid", "0", "name"),
+        ("ThreadNames", "nameId", "thread_name", "globalTid >> 24 & 0xFFFFFF", "globalTid & 0xFFFFFF", _text("nameId")),
+    ):
+        if database.has(table, needed):
+            yield from database.texts(
+                f"SELECT json_object('ph', 'M', 'name', '{what}', 'pid', {pid}, 'tid', {tid}, "
+                f"'args', json_object('name', {name})) FROM {table}"
+            )

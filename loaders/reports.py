@@ -1,0 +1,92 @@
+"""Reports of other profilers, opened as the text of the trace that says the same."""
+
+from __future__ import annotations
+
+import io
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from tracelens_graph.errors import NotATraceError, TraceError
+from tracelens_graph.loaders.databases import Database
+from tracelens_graph.loaders.nsys import report
+from tracelens_graph.loaders.rocprof import results, rocpd, rpd
+
+
+def open_database(where: Path | bytes, name: str) -> BinaryIO:
+    """The trace that says what a database of another profiler says, as a stream of its text.
+
+    Raises:
+        NotATraceError: it is the database of something else.
+        TraceError: it is damaged, cut short or encrypted; also while the stream is read.
+    """
+    pieces = _pieces(where, name)
+    return _Stream(pieces, next(pieces, b""))
+
+
+def _pieces(where: Path | bytes, name: str) -> Iterator[bytes]:
+    connection = None
+    try:
+        connection = _connection(where)
+        connection.text_factory = lambda text: text.decode("utf-8", "replace")
+        database = Database(connection, name)
+        for one in (report, rocpd, rpd):
+            if one.is_report(database):
+                yield from one.translated(database)
+                return
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the second where a message names what is damaged
+        raise TraceError(f"{name}: the SQLite database cannot be read: {error}") from None
+    finally:
+        if connection is not None:
+            connection.close()
+    shown = ", ".join(sorted(database.columns)[:5]) or "none"
+    raise NotATraceError(f"{name}: is an SQLite database of another program (tables with rows: {shown}), not a trace")
+
+
+def _connection(where: Path | bytes) -> sqlite3.Connection:
+    # Streams are opened by one thread and may be read by another, never by two at a time.
+    if isinstance(where, bytes):
+        connection = sqlite3.connect(":memory:", check_same_thread=False)
+        connection.deserialize(where)
+        return connection
+    # `immutable`: nothing is written beside the file, and a journal there is not applied.
+    address = f"{where.absolute().as_uri()}?mode=ro&immutable=1"
+    return sqlite3.connect(address, uri=True, check_same_thread=False)
+
+
+def open_result(stream: BinaryIO, name: str) -> BinaryIO:
+    """The trace that says what a JSON result of rocprofv3 says, as a stream of its text; closes the given one.
+
+    Raises:
+        TraceError: it is cut short, or is not built as rocprofv3 builds it.
+    """
+    with stream:
+        return _Stream(results.translated(b"".join(iter(lambda: stream.read(1 << 20), b"")), name))
+
+
+class _Stream(io.RawIOBase, BinaryIO):
+    """The pieces of a text as a stream of bytes."""
+
+    def __init__(self, pieces: Iterator[bytes], first: bytes = b"") -> None:
+        self._pieces = pieces
+        self._rest = memoryview(first)
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer as far as the present piece goes; the number of bytes."""
+        if not self._rest:
+            self._rest = memoryview(next(self._pieces, b""))
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count
+
+    def close(self) -> None:
+        """End the translation."""
+        if not self.closed and hasattr(self._pieces, "close"):
+            self._pieces.close()
+        super().close()

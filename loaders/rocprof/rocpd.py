@@ -1,0 +1,124 @@
+"""A database of rocprofv3 (`rocpd`, ROCm 7), in the words of PyTorch's profiler.
+
+Names of tables end with the id of a process or node. Times and places stand in the rows themselves (schema 3), or in
+`rocpd_timestamp` and `rocpd_track` (schema 4). Source: `source/share/rocprofiler-sdk-rocpd/rocpd_tables.sql` of
+rocprofiler-sdk.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from tracelens_graph.frameworks import ROCPROF
+from tracelens_graph.loaders.databases import Database, event_rows, quoted
+from tracelens_graph.loaders.ranges import range_event
+from tracelens_graph.loaders.rocprof.names import COPY_NAME, is_range
+from tracelens_graph.loaders.translated import trace_text
+
+_TABLE = re.compile(r"rocpd_(?:region|kernel_dispatch|memory_copy)(?P<end>_?[0-9A-Za-z_]*)")
+
+
+def is_report(database: Database) -> bool:
+    """Whether a database is one of rocprofv3."""
+    return bool(_sets(database))
+
+
+def translated(database: Database) -> Iterator[bytes]:
+    """The text of the trace that says what a database says."""
+    events = (event for end in _sets(database) for event in _Set(database, end).events())
+    return trace_text({"schemaVersion": 1, "profiler": ROCPROF.profiler}, events)
+
+
+def _sets(database: Database) -> list[str]:
+    """What the names of the tables of each process end with."""
+    found = {one["end"] for table in database.columns if (one := _TABLE.fullmatch(table))}
+    return sorted(end for end in found if database.has(f"rocpd_string{end}", "id", "string"))
+
+
+class _Set:
+    """The tables of one process or node; methods give SQL."""
+
+    def __init__(self, database: Database, end: str) -> None:
+        self._database, self._end = database, end
+
+    def events(self) -> Iterator[str]:
+        """The events in the tables, as JSON."""
+        kernels, copies, regions = ("kernel_dispatch", "memory_copy", "region")
+        if self._has_times(kernels):
+            sizes = ", ".join(f"grid_size_{axis} / MAX(workgroup_size_{axis}, 1)" for axis in "xyz")
+            symbol = self._looked_up("info_kernel_symbol", "COALESCE(display_name, kernel_name)", "kernel_id")
+            yield from self._gpu_events(
+                kernels, "'kernel'", f"COALESCE({symbol}, 'kernel ' || kernel_id)", self._place(kernels, "agent_id"),
+                block="json_array(workgroup_size_x, workgroup_size_y, workgroup_size_z)", grid=f"json_array({sizes})",
+            )  # fmt: skip
+        if self._has_times(copies):
+            # A copy is work of the GPU that takes part in it.
+            gpu = f"FROM {self._table('info_agent')} WHERE id IN (dst_agent_id, src_agent_id) AND type = 'GPU'"
+            name = COPY_NAME.format(self._looked_up("string", "string", "name_id"))
+            yield from self._gpu_events(copies, "'gpu_memcpy'", name, f"(SELECT MIN(id) {gpu})", bytes="size")
+        if self._has_times(regions):
+            yield from self._host_events(regions)
+
+    def _gpu_events(self, name: str, category: str, called: str, agent: str, **arguments: str) -> Iterator[str]:
+        device = f"COALESCE({self._looked_up('info_agent', 'type_index', agent)}, {agent}, -1)"
+        stream = f"COALESCE({self._place(name, 'stream_id')}, {self._place(name, 'queue_id')}, -1)"
+        start, end = self._times(name)
+        arguments |= {"device": device, "stream": stream, "correlation": self._stack()}
+        return self._database.texts(
+            event_rows(
+                self._table(name), category=category, name=called, pid=device, tid=stream, arguments=arguments,
+                start=start, end=end,
+            )
+        )  # fmt: skip
+
+    def _host_events(self, name: str) -> Iterator[str]:
+        """Calls, and ranges that the program marked."""
+        of_event = ("string", "string", self._looked_up("event", "category_id", "event_id"))
+        message = f"json_extract({self._looked_up('event', 'extdata', 'event_id')}, '$.message')"
+        columns = (
+            self._numbered("info_process", "pid", self._place(name, "pid")),
+            self._numbered("info_thread", "tid", self._place(name, "tid")),
+            *self._times(name), self._looked_up("string", "string", "name_id"), self._looked_up(*of_event), message,
+            self._stack(),
+        )  # fmt: skip
+        rows = self._database.rows(f"SELECT {', '.join(columns)} FROM {self._table(name)}")
+        for pid, tid, start, end, called, kind, said, correlation in rows:
+            call = {"cat": "hip_runtime", "name": called or "", "args": {"correlation": correlation}}
+            if event := range_event(said or called) if is_range(kind or "") else call:
+                event |= {"ph": "X", "pid": pid, "tid": tid, "ts": start / 1000, "dur": (end - start) / 1000}
+                yield msgspec.json.encode(event).decode()
+
+    def _table(self, name: str) -> str:
+        return quoted(f"rocpd_{name}{self._end}")
+
+    def _has(self, name: str, *columns: str) -> bool:
+        return self._database.has(f"rocpd_{name}{self._end}", *columns)
+
+    def _looked_up(self, name: str, column: str, key: str) -> str:
+        """A column of the row with an id; NULL where there is no such table."""
+        return f"(SELECT {column} FROM {self._table(name)} WHERE id = {key})" if self._has(name) else "NULL"
+
+    def _numbered(self, name: str, column: str, key: str) -> str:
+        """As `_looked_up`, the id itself where nothing is found."""
+        return f"COALESCE({self._looked_up(name, column, key)}, {key})"
+
+    def _has_times(self, name: str) -> bool:
+        return self._has(name, "start", "end") or (self._has(name, "start_id", "end_id") and self._has("timestamp"))
+
+    def _times(self, name: str) -> tuple[str, str]:
+        if self._has(name, "start", "end"):
+            return "start", '"end"'
+        return self._looked_up("timestamp", "value", "start_id"), self._looked_up("timestamp", "value", "end_id")
+
+    def _place(self, name: str, column: str) -> str:
+        """The process, thread, agent, queue or stream of a row."""
+        if self._has(name, column):
+            return f"{self._table(name)}.{column}"
+        return self._looked_up("track", column, "track_id") if self._has(name, "track_id") else "NULL"
+
+    def _stack(self) -> str:
+        """What a call and the work that it launched have in common."""
+        return f"NULLIF({self._looked_up('event', 'stack_id', 'event_id')}, 0)"

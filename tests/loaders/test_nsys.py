@@ -1,0 +1,212 @@
+"""Reports of Nsight Systems: hand-made databases of several versions, damaged ones, and recorded ones."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tracelens_graph as tlg
+from corpus import needs_corpus
+from tracelens_graph.errors import NotATraceError, TraceError
+from tracelens_graph.loaders.ranges import range_event
+from tracelens_graph.schema import Kind
+
+PID, TID = 144, 150
+PROCESS = PID << 24
+THREAD = PROCESS | TID
+SECOND = (PID + 1) << 24
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def report(folder: Path, tables: Mapping[str, Rows], texts: Mapping[int, str]) -> Path:
+    """A database with tables of the columns that their rows have."""
+    file = folder / "report.sqlite"
+    with sqlite3.connect(file) as connection:
+        made = {"StringIds": [{"id": i, "value": text} for i, text in texts.items()], **tables}
+        for name, rows in made.items():
+            columns = list(rows[0])
+            connection.execute(f'CREATE TABLE "{name}" ({", ".join(chr(34) + one + chr(34) for one in columns)})')
+            marks = ", ".join("?" for _ in columns)
+            connection.executemany(f'INSERT INTO "{name}" VALUES ({marks})', [tuple(row.values()) for row in rows])
+    connection.close()
+    return file
+
+
+TEXTS = {1: "void gemm<float>(int)", 2: "cudaLaunchKernel_v7000", 3: "cuMemcpyAsync", 4: "pthread_cond_wait"}
+KERNEL = {
+    "start": 2_000_001, "end": 2_500_002, "deviceId": 0, "contextId": 1, "streamId": 7, "correlationId": 11,
+    "globalPid": PROCESS, "demangledName": 1, "shortName": 1, "gridX": 4, "gridY": 2, "gridZ": 1, "blockX": 128,
+    "blockY": 1, "blockZ": 1, "registersPerThread": 32, "staticSharedMemory": 16, "dynamicSharedMemory": 32,
+}  # fmt: skip
+CALL = {
+    "start": 1_000_000, "end": 1_010_000, "eventClass": 0, "globalTid": THREAD, "correlationId": 11, "nameId": 2,
+    "returnValue": 0,
+}  # fmt: skip
+COPY = {
+    "start": 3_000_000, "end": 3_100_000, "deviceId": 0, "contextId": 1, "streamId": 7, "correlationId": 12,
+    "globalPid": PROCESS, "bytes": 4096, "copyKind": 1, "srcKind": 0, "dstKind": 2,
+}  # fmt: skip
+RANGE = {
+    "start": 990_000, "end": 1_020_000, "eventType": 59, "globalTid": THREAD, "textId": None, "domainId": 0,
+    "text": "aten::mm, seq = 5, op_id = 34, sizes = [[2, 3], [3, 4]]",
+}  # fmt: skip
+STEP = RANGE | {"start": 900_000, "end": 4_000_000, "text": "ProfilerStep#3"}
+MARK = RANGE | {"end": None, "eventType": 34, "text": "here"}
+TABLES: dict[str, Rows] = {
+    "CUPTI_ACTIVITY_KIND_KERNEL": [KERNEL],
+    "CUPTI_ACTIVITY_KIND_RUNTIME": [
+        CALL, CALL | {"start": 1_030_000, "end": 1_031_000, "correlationId": 12, "nameId": 3},
+    ],
+    "CUPTI_ACTIVITY_KIND_MEMCPY": [COPY],
+    "NVTX_EVENTS": [RANGE, STEP, MARK],
+    "OSRT_API": [{"start": 1_100_000, "end": 1_900_000, "globalTid": THREAD, "nameId": 4, "returnValue": 0}],
+    "TARGET_INFO_SESSION_START_TIME": [{"utcEpochNs": 1_700_000_000_000_000_000, "systemClockNs": 500}],
+    "TARGET_INFO_GPU": [{"id": 0, "name": "NVIDIA H100", "totalMemory": 80 << 30, "smCount": 132}],
+}  # fmt: skip
+
+
+def test_a_report_becomes_the_graph_of_its_events(tmp_path: Path) -> None:
+    g = tlg.load(report(tmp_path, TABLES, TEXTS))
+    by_name = {data["name"]: (node, data) for node, data in g.nodes(data=True)}
+    uid, kernel = by_name["void gemm<float>(int)"]
+    assert (kernel["dur_ns"], kernel["stream"], kernel["device"], kernel["pid"]) == (500_001, 7, 0, 0)
+    assert g.node(uid).args["grid"] == [4, 2, 1]
+    assert by_name["Memcpy HtoD (Pageable -> Device)"][1]["bytes"] == 4096
+    uid, op = by_name["aten::mm"]
+    assert (op["sequence"], op["Input Dims"], op["pid"], op["tid"]) == (5, [[2, 3], [3, 4]], PID, TID)
+    assert by_name["pthread_cond_wait"][1]["dur_ns"] == 800_000
+    launch = by_name["cudaLaunchKernel"][0]
+    assert launch in g[uid]
+    assert by_name["void gemm<float>(int)"][0] in g[launch]
+    assert by_name["ProfilerStep#3"][1]["kind"] == "Step"
+    assert g.info.start_epoch_ns == 1_700_000_000_000_000_000 - 500 + 900_000
+    assert g.info.left_out == {"category range without an end": 1}
+    assert g.framework.profiler == "Nsight Systems"
+
+
+def test_columns_that_a_version_lacks_are_not_missed(tmp_path: Path) -> None:
+    needed = {"start", "end", "deviceId", "streamId", "correlationId", "globalPid", "shortName"}
+    kernel = {key: value for key, value in KERNEL.items() if key in needed}
+    copy = {key: value for key, value in COPY.items() if key not in ("srcKind", "dstKind")}
+    tables = {"CUPTI_ACTIVITY_KIND_KERNEL": [kernel], "CUPTI_ACTIVITY_KIND_MEMCPY": [copy]}
+    g = tlg.load(report(tmp_path, tables, TEXTS))
+    assert sorted(data["name"] for _, data in g.nodes(data=True)) == ["Memcpy HtoD", "void gemm<float>(int)"]
+
+
+def test_processes_with_a_gpu_are_ranks_whose_launches_stay_apart(tmp_path: Path) -> None:
+    second = {"globalPid": SECOND, "deviceId": 1, "end": 2_700_001}
+    tables: dict[str, Rows] = {
+        "CUPTI_ACTIVITY_KIND_KERNEL": [KERNEL | second, KERNEL],
+        "CUPTI_ACTIVITY_KIND_RUNTIME": [CALL, CALL | {"globalTid": SECOND | TID}],
+        "NVTX_EVENTS": [RANGE, RANGE | {"globalTid": SECOND | TID, "text": "aten::add, op_id = 3"}],
+    }
+    file = report(tmp_path, tables, TEXTS)
+    g = tlg.load(file)  # one graph of both
+    assert _kernels_of_ops(g) == {"aten::mm": 0.500001, "aten::add": 0.7}
+    assert [_kernels_of_ops(one.graph) for one in tlg.load_set(file)] == [{"aten::mm": 0.500001}, {"aten::add": 0.7}]
+
+
+def _kernels_of_ops(g: tlg.Graph) -> dict[str, float]:
+    """GPU time of each op, ms."""
+    return dict(
+        tlg.QUESTIONS["ops_summary"](g).to_pandas()[["name", "total_direct_kernel_time_ms"]].itertuples(index=False)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "category", "name"),
+    [
+        ("aten::mm, op_id = 34", "cpu_op", "aten::mm"),
+        ("autograd::engine::f: MmBackward0, op_id = 1", "cpu_op", "autograd::engine::f: MmBackward0"),
+        ("c10d::alltoall_base_, seq = 4", "cpu_op", "c10d::alltoall_base_"),
+        ("aten::relu", "cpu_op", "aten::relu"),
+        ("forward, first half", "user_annotation", "forward, first half"),
+        ("ncclAllReduce", "user_annotation", "ncclAllReduce"),
+        ("{'Module': 'model.layers.0', 'Inputs': [[1]]}", "python_function", "nn.Module: model.layers.0"),
+        ("nn.Module: Linear_0", "python_function", "nn.Module: Linear_0"),
+    ],
+)  # fmt: skip
+def test_ranges_are_known_by_their_text(text: str, category: str, name: str) -> None:
+    found = range_event(text)
+    assert found is not None
+    assert (found["cat"], found["name"]) == (category, name)
+
+
+def test_what_another_program_made_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NotATraceError, match="another program"):
+        tlg.load(report(tmp_path, {"songs": [{"title": 1}]}, {1: "x"}))
+
+
+def test_a_report_of_nothing_says_what_to_record(tmp_path: Path) -> None:
+    with pytest.raises(NotATraceError, match="--trace=cuda,nvtx"):
+        tlg.load(report(tmp_path, {"META_DATA_EXPORT": [{"name": "a", "value": "b"}]}, {1: "x"}))
+
+
+def test_views_are_not_read(tmp_path: Path) -> None:
+    file = report(tmp_path, {"META_DATA_EXPORT": [{"name": "a", "value": "b"}]}, {1: "x"})
+    with sqlite3.connect(file) as connection:
+        endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS start, i AS 'end' FROM n"
+        connection.execute(f"CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS {endless}")
+    connection.close()
+    with pytest.raises(NotATraceError, match="without kernels"):
+        tlg.load(file)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.5, 0.9])
+def test_a_report_cut_short_is_an_error_in_one_line(share: float, tmp_path: Path) -> None:
+    kernels = [KERNEL | {"start": i * 1000, "end": i * 1000 + 500, "correlationId": i} for i in range(5000)]
+    whole = report(tmp_path, {"CUPTI_ACTIVITY_KIND_KERNEL": kernels}, TEXTS).read_bytes()
+    file = tmp_path / "cut.sqlite"
+    file.write_bytes(whole[: int(len(whole) * share)])
+    with pytest.raises(TraceError, match=r"cut.sqlite: .*database") as caught:
+        tlg.load(file)
+    assert "\n" not in str(caught.value)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 20_000), st.integers(0, 255)), min_size=1, max_size=20))
+def test_a_damaged_report_loads_or_is_an_error_of_ours(changes: list[tuple[int, int]]) -> None:
+    with TemporaryDirectory() as folder:
+        data = bytearray(report(Path(folder), TABLES, TEXTS).read_bytes())
+        for at, byte in changes:
+            data[100 + at % (len(data) - 100)] = byte
+        with suppress(TraceError):
+            tlg.load(bytes(data))
+
+
+def test_bytes_and_files_give_one_graph(tmp_path: Path) -> None:
+    file = report(tmp_path, TABLES, TEXTS)
+    assert tlg.load(file).trace_id == tlg.load(file.read_bytes()).trace_id
+
+
+@pytest.fixture
+def pair(corpus: Path) -> list[Path]:
+    folder = corpus / "external/nsys"
+    return [folder / f"mfu_2gpu_{which}.sqlite" for which in ("before", "after")]
+
+
+@needs_corpus
+def test_recorded_reports_have_the_figures_that_their_owner_published(pair: list[Path]) -> None:
+    published = {"gpu": (535.20, 488.84), "exposed": (25.40, 33.74), "span": (598.52, 598.46)}
+    found: dict[str, list[float]] = {key: [] for key in published}
+    for file in pair:
+        graphs = [one.graph for one in tlg.load_set(file)]
+        kernels = [g.columns.kind == Kind.Kernel for g in graphs]
+        both = list(zip(graphs, kernels, strict=True))
+        found["gpu"].append(sum(int(g.columns.dur_ns[k].sum()) for g, k in both) / 1e6)
+        timelines = [tlg.QUESTIONS["gpu_timeline"](g).to_pandas().set_index("type") for g in graphs]
+        found["exposed"].append(sum(one["time ms"]["exposed_comm_time"] for one in timelines))
+        # Its spans are those of kernels: "after" ends with copies of 0.03 ms each.
+        spans = [int(g.columns.end_ns[k].max() - g.columns.start_ns[k].min()) for g, k in both]
+        found["span"].append(sum(spans) / 1e6)
+    for key, figures in published.items():
+        assert found[key] == pytest.approx(figures, abs=0.01), key

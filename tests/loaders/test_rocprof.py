@@ -1,0 +1,182 @@
+"""What AMD's profilers write: hand-made databases of three schemas, hand-made and recorded JSON results."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sqlite3
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracelens_graph as tlg
+from corpus import needs_goldens
+from tracelens_graph.errors import TraceError
+
+KERNEL, COPY = "Cijk_Ailk_Bljk_HHS(float*)", "Memcpy HtoD"
+
+
+def made(file: Path, script: str) -> Path:
+    with sqlite3.connect(file) as connection:
+        connection.executescript(script)
+    connection.close()
+    return file
+
+
+RPD = f"""
+CREATE TABLE rocpd_string (id INTEGER PRIMARY KEY, string TEXT);
+INSERT INTO rocpd_string VALUES (1, ''), (2, '{KERNEL}'), (3, 'KernelExecution'), (4, 'CopyHostToDevice'),
+    (5, 'hipLaunchKernel'), (6, 'hipMemcpyAsync'), (7, 'UserMarker'), (8, 'aten::mm, seq = 3, op_id = 1');
+CREATE TABLE rocpd_op (id INTEGER PRIMARY KEY, gpuId, queueId, sequenceId, start, "end", description_id, opType_id);
+INSERT INTO rocpd_op VALUES (1, 2, 5, 0, 20000, 70000, 2, 3), (2, 2, 5, 0, 80000, 90000, 1, 4);
+CREATE TABLE rocpd_api (id INTEGER PRIMARY KEY, pid, tid, start, "end", apiName_id, args_id);
+INSERT INTO rocpd_api VALUES (11, 100, 101, 2000, 4000, 5, 1), (12, 100, 101, 6000, 9000, 6, 1),
+    (13, 100, 101, 1000, 10000, 7, 8);
+CREATE TABLE rocpd_api_ops (id INTEGER PRIMARY KEY, api_id, op_id);
+INSERT INTO rocpd_api_ops VALUES (1, 11, 1), (2, 12, 2);
+CREATE TABLE rocpd_copyapi (api_ptr_id INTEGER PRIMARY KEY, size);
+INSERT INTO rocpd_copyapi VALUES (12, 4096);
+"""
+
+_KNOWN = f"""
+CREATE TABLE rocpd_string_a (id INTEGER PRIMARY KEY, guid, string TEXT);
+INSERT INTO rocpd_string_a VALUES (1, '', 'hipLaunchKernel'), (2, '', 'hipMemcpyAsync'),
+    (3, '', 'MEMORY_COPY_HOST_TO_DEVICE'), (4, '', 'MARKER_CORE_API'), (5, '', 'HIP_RUNTIME_API'),
+    (6, '', 'roctxThreadRangeA');
+CREATE TABLE rocpd_info_process_a (id INTEGER PRIMARY KEY, pid); INSERT INTO rocpd_info_process_a VALUES (1, 100);
+CREATE TABLE rocpd_info_thread_a (id INTEGER PRIMARY KEY, tid); INSERT INTO rocpd_info_thread_a VALUES (1, 101);
+CREATE TABLE rocpd_info_agent_a (id INTEGER PRIMARY KEY, type, type_index);
+INSERT INTO rocpd_info_agent_a VALUES (1, 'CPU', 0), (2, 'GPU', 0), (3, 'GPU', 1), (4, 'GPU', 2);
+CREATE TABLE rocpd_info_kernel_symbol_a (id INTEGER PRIMARY KEY, kernel_name, display_name);
+INSERT INTO rocpd_info_kernel_symbol_a VALUES (9, 'mangled', '{KERNEL}');
+CREATE TABLE rocpd_event_a (id INTEGER PRIMARY KEY, category_id, stack_id, extdata);
+INSERT INTO rocpd_event_a VALUES (1, 5, 11, '{{}}'), (2, 5, 12, '{{}}'),
+    (3, 4, 13, '{{"message": "aten::mm, seq = 3, op_id = 1"}}'), (4, NULL, 11, '{{}}'), (5, NULL, 12, '{{}}');
+"""
+ROCPD_3 = f"""{_KNOWN}
+CREATE TABLE rocpd_region_a (id INTEGER PRIMARY KEY, pid, tid, start, "end", name_id, event_id);
+INSERT INTO rocpd_region_a VALUES (1, 1, 1, 2000, 4000, 1, 1), (2, 1, 1, 6000, 9000, 2, 2),
+    (3, 1, 1, 1000, 10000, 6, 3);
+CREATE TABLE rocpd_kernel_dispatch_a (id INTEGER PRIMARY KEY, pid, tid, agent_id, kernel_id, queue_id, stream_id, start,
+    "end", workgroup_size_x, workgroup_size_y, workgroup_size_z, grid_size_x, grid_size_y, grid_size_z, event_id);
+INSERT INTO rocpd_kernel_dispatch_a VALUES (1, 1, 1, 4, 9, 7, 5, 20000, 70000, 256, 1, 1, 1024, 2, 1, 4);
+CREATE TABLE rocpd_memory_copy_a (id INTEGER PRIMARY KEY, pid, tid, start, "end", name_id, dst_agent_id, src_agent_id,
+    size, queue_id, stream_id, event_id);
+INSERT INTO rocpd_memory_copy_a VALUES (1, 1, 1, 80000, 90000, 3, 4, 1, 4096, 7, 5, 5);
+"""
+ROCPD_4 = f"""{_KNOWN}
+CREATE TABLE rocpd_track_a (id INTEGER PRIMARY KEY, pid, tid, agent_id, queue_id, stream_id);
+INSERT INTO rocpd_track_a VALUES (1, 1, 1, NULL, NULL, NULL), (2, 1, 1, 4, 7, 5);
+CREATE TABLE rocpd_timestamp_a (id INTEGER PRIMARY KEY, value);
+INSERT INTO rocpd_timestamp_a VALUES (1, 2000), (2, 4000), (3, 6000), (4, 9000), (5, 1000), (6, 10000), (7, 20000),
+    (8, 70000), (9, 80000), (10, 90000);
+CREATE TABLE rocpd_region_a (id INTEGER PRIMARY KEY, track_id, name_id, start_id, end_id, event_id);
+INSERT INTO rocpd_region_a VALUES (1, 1, 1, 1, 2, 1), (2, 1, 2, 3, 4, 2), (3, 1, 6, 5, 6, 3);
+CREATE TABLE rocpd_kernel_dispatch_a (id INTEGER PRIMARY KEY, track_id, kernel_id, start_id, end_id, workgroup_size_x,
+    workgroup_size_y, workgroup_size_z, grid_size_x, grid_size_y, grid_size_z, event_id);
+INSERT INTO rocpd_kernel_dispatch_a VALUES (1, 2, 9, 7, 8, 256, 1, 1, 1024, 2, 1, 4);
+CREATE TABLE rocpd_memory_copy_a (id INTEGER PRIMARY KEY, track_id, start_id, end_id, name_id, dst_agent_id,
+    src_agent_id, size, event_id);
+INSERT INTO rocpd_memory_copy_a VALUES (1, 2, 9, 10, 3, 4, 1, 4096, 5);
+"""
+
+
+def record(kind: int, operation: int, correlation: int, start: int, end: int, **more: Any) -> dict[str, Any]:
+    return {
+        "kind": kind, "operation": operation, "thread_id": 101, "correlation_id": {"internal": correlation},
+        "start_timestamp": start, "end_timestamp": end, **more,
+    }  # fmt: skip
+
+
+def result() -> dict[str, Any]:
+    dispatch = {
+        "agent_id": {"handle": 44}, "queue_id": {"handle": 7}, "kernel_id": 9,
+        "workgroup_size": {"x": 256, "y": 1, "z": 1}, "grid_size": {"x": 1024, "y": 2, "z": 1},
+    }  # fmt: skip
+    return {
+        "metadata": {"pid": 100},
+        "agents": [{"id": {"handle": at}, "type": 1 if at == 41 else 2, "name": "gfx942"} for at in (41, 42, 43, 44)],
+        "strings": {
+            "buffer_records": [
+                {"kind": "HIP_RUNTIME_API", "operations": ["hipLaunchKernel", "hipMemcpyAsync"]},
+                {"kind": "MEMORY_COPY", "operations": ["MEMORY_COPY_NONE", "MEMORY_COPY_HOST_TO_DEVICE"]},
+                {"kind": "KERNEL_DISPATCH", "operations": []},
+                {"kind": "MARKER_CORE_API", "operations": ["roctxRangePushA"]},
+            ],
+            "marker_api": [{"key": 13, "value": "aten::mm, seq = 3, op_id = 1"}],
+        },
+        "kernel_symbols": [{"kernel_id": 9, "formatted_kernel_name": KERNEL}],
+        "buffer_records": {
+            "kernel_dispatch": [record(2, 0, 11, 20000, 70000, dispatch_info=dispatch, stream_id={"handle": 5})],
+            "memory_copy": [
+                record(1, 1, 12, 80000, 90000, dst_agent_id={"handle": 44}, src_agent_id={"handle": 41}, bytes=4096,
+                       stream_id={"handle": 5}),
+            ],
+            "hip_api": [record(0, 0, 11, 2000, 4000), record(0, 1, 12, 6000, 9000)],
+            "marker_api": [record(3, 0, 13, 1000, 10000)],
+        },
+    }  # fmt: skip
+
+
+def files(folder: Path) -> Iterable[Path]:
+    for name, script in {"t.rpd": RPD, "three.db": ROCPD_3, "four.db": ROCPD_4}.items():
+        yield made(folder / name, script)
+    (folder / "results.json").write_text(json.dumps({"rocprofiler-sdk-tool": [result()]}))
+    yield folder / "results.json"
+
+
+def test_each_form_of_one_run_becomes_the_same_graph(tmp_path: Path) -> None:
+    for file in files(tmp_path):
+        g = tlg.load(file)
+        nodes = {data["name"]: (uid, data) for uid, data in g.nodes(data=True)}
+        kernel, copy = (
+            nodes[KERNEL][1],
+            next(data for name, (_, data) in nodes.items() if "Copy" in name or COPY in name),
+        )
+        assert (kernel["dur_ns"], kernel["device"], kernel["stream"]) == (50_000, 2, 5), file
+        assert (copy["kind"], copy["dur_ns"], copy["bytes"]) == ("Memcpy", 10_000, 4096), file
+        op, launch = nodes["aten::mm"], nodes["hipLaunchKernel"]
+        assert (op[1]["kind"], op[1]["sequence"], op[1]["pid"], op[1]["tid"]) == ("Op", 3, 100, 101), file
+        assert launch[0] in g[op[0]], file
+        assert nodes[KERNEL][0] in g[launch[0]], file
+        table = tlg.QUESTIONS["ops_summary"](g).to_pandas()
+        assert table.total_direct_kernel_time_ms.tolist() == [pytest.approx(0.06)], file
+        assert g.framework.profiler == "AMD ROCm", file
+
+
+def test_a_result_cut_short_or_of_other_types_is_an_error_in_one_line(tmp_path: Path) -> None:
+    text = json.dumps({"rocprofiler-sdk-tool": [result()]})
+    for name, bad in {"cut.json": text[:-40], "odd.json": text.replace("20000", '"soon"')}.items():
+        (tmp_path / name).write_text(bad)
+        with pytest.raises(TraceError, match=rf"{name}: the JSON result of rocprofv3") as caught:
+            tlg.load(tmp_path / name)
+        assert "\n" not in str(caught.value)
+
+
+@needs_goldens
+def test_a_recorded_result_has_the_figures_of_tracelens(corpus: Path, goldens: Path) -> None:
+    g = tlg.load(corpus / "external/rocprofv3/rocprof_908_results.json.gz")
+    timeline = tlg.QUESTIONS["gpu_timeline"](g).to_pandas().set_index("type")["time ms"]
+    theirs = {row["type"]: float(row["time ms"]) for row in _rows(goldens / "rocprofv3/gpu_timeline.csv")}
+    # TraceLens's total is that of the program from start to end; ours goes from the first GPU event to the last.
+    assert timeline["busy_time"] == pytest.approx(theirs["busy_time"], abs=1e-6)
+    kernels: dict[str, list[int]] = {}
+    c = g.columns
+    for row in g.gpu_rows.tolist():
+        kernels.setdefault(g.names[c.name[row]], []).append(int(c.dur_ns[row]))
+    for row in _rows(goldens / "rocprofv3/kernel_summary_by_category.csv")[:1]:
+        ours = [time for name, times in kernels.items() if name.startswith("nccl") for time in times]
+        assert len(ours) == int(row["Count"])
+    rows = _rows(goldens / "rocprofv3/kernel_summary.csv")
+    assert sum(int(row["Count"]) for row in rows) == len(g.gpu_rows)
+    # Its milliseconds are microseconds: it takes nanoseconds for microseconds.
+    assert sum(float(row["Total Kernel Time (ms)"]) for row in rows) / 1e3 == pytest.approx(
+        int(c.dur_ns[g.gpu_rows].sum()) / 1e6
+    )
+
+
+def _rows(file: Path) -> list[dict[str, str]]:
+    with file.open(encoding="utf-8") as text:
+        return list(csv.DictReader(text))

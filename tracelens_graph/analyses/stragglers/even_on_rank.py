@@ -1,0 +1,259 @@
+"""What a rank answers where it is read of its work beside even work: what takes longer, and how much that delays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from tracelens_graph.analyses.critical_path.causes import Causes
+from tracelens_graph.analyses.critical_path.lanes import lanes
+from tracelens_graph.analyses.critical_path.points import Role
+from tracelens_graph.analyses.critical_path.rank_answers import (
+    Given,
+    KeptRank,
+    kept_rank,
+    own_causes,
+    reach_of,
+    transfers,
+)
+from tracelens_graph.analyses.critical_path.rerun import Reach, weights
+from tracelens_graph.analyses.diagnosis.finding import brief
+from tracelens_graph.analyses.shared.gpu_work import COMPUTATION as COMPUTES
+from tracelens_graph.analyses.shared.gpu_work import gpu_classes
+from tracelens_graph.analyses.stragglers.rank_work import HostLabels, Label
+from tracelens_graph.analyses.stragglers.reasons import around, called, most_by_chance
+from tracelens_graph.analyses.stragglers.slow_hosts import HostTotals, totals_of
+from tracelens_graph.graph.arrays import positions_by
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.trace_set import Reader
+from tracelens_graph.graph.window import step_number
+from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
+
+COMPUTATION, HOST = 0, 1
+"""Types of operations that every job has, by number; behind them transfers by kind."""
+
+IDEAL, RECORDED = "ideal", "recorded"
+"""Names of weights; with those called by the number of a type its operations alone take what they took."""
+
+_MOST_NAMES = 3
+"""Kernels with most of an excess, whose inputs are looked at."""
+
+
+@dataclass(frozen=True, eq=False)
+class Even:
+    """What the operations of a rank would take where work is even.
+
+    Attributes:
+        lanes: lane -> what each of it would take, ns; -1 for what is no operation.
+        moves_ns, kind: per part of a collective what moving its data would take, -1 for nothing; and its type.
+    """
+
+    lanes: Mapping[tuple[int, str, int], Ns] = field(default_factory=dict)
+    moves_ns: Ns = field(default_factory=lambda: np.zeros(0, np.int64))
+    kind: Codes = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+class _Evened(NamedTuple):
+    """The points of a rank; per edge what it takes, would take, and its type, -1 for no operation."""
+
+    made: Causes
+    recorded: Ns
+    ideal: Ns
+    kind: Codes
+
+    @property
+    def excess(self) -> Ns:
+        return self.recorded - self.ideal
+
+
+_EVENED: WeakKeyDictionary[KeptRank, tuple[Given, Even, _Evened]] = WeakKeyDictionary()
+"""What was found last of ranks that are held."""
+
+
+def _evened(rank: Reader, given: Given, even: Even) -> _Evened:
+    kept = rank.once(kept_rank)
+    known = _EVENED.get(kept)
+    if known is None or known[0] is not given or known[1] is not even:
+        made = own_causes(kept, given, rank.core)
+        ideal, kind = (recorded := weights(made)).copy(), np.full(len(made.kind), -1)
+        for key, lane in lanes(made, 0).items():
+            takes = even.lanes.get(key, lane.takes[:0])
+            there = np.flatnonzero(takes >= 0)
+            ideal[lane.edge[there]] = takes[there]
+            kind[lane.edge[there]] = COMPUTATION if key[1] == "gpu" else HOST
+        edge, part = transfers(made)
+        moves = np.flatnonzero(even.moves_ns[part] >= 0) if len(even.moves_ns) else part[:0]
+        ideal[edge[moves]], kind[edge[moves]] = even.moves_ns[part[moves]], even.kind[part[moves]]
+        _EVENED[kept] = known = given, even, _Evened(made, recorded, ideal, kind)
+    return known[2]
+
+
+def reach_on(rank: Reader, asked: tuple[Given, Even]) -> tuple[Reach, dict[int, int]]:
+    """How the starts of a rank, and its last GPU end, follow from when the others had come; and its excess by type."""
+    made, recorded, ideal, kind = found = _evened(rank, *asked)
+    kinds = [one for one in np.unique(kind).tolist() if one >= 0]
+    weight = {IDEAL: ideal, RECORDED: recorded} | {str(one): np.where(kind == one, recorded, ideal) for one in kinds}
+    ends = [np.flatnonzero(made.role == Role.gpu_end)]
+    excess = np.maximum(found.excess, 0)
+    return (
+        reach_of(made, rank.once(kept_rank), asked[0], weight, ends),
+        {one: int(excess[kind == one].sum()) for one in kinds},
+    )
+
+
+class Way(NamedTuple):
+    """A way back over what bound the points of a rank.
+
+    Attributes:
+        edges: type of operations -> the edges of it that take longer than they would.
+        ns: how much longer all of these take.
+        steps: numbers of the steps in which the host does.
+        part: the part whose transfer the way has come to; -1 for none.
+    """
+
+    edges: dict[int, list[int]]
+    ns: dict[int, int]
+    steps: set[int]
+    part: int
+
+
+def way_on(rank: Reader, asked: tuple[Given, Even, int, int]) -> Way:
+    """A way back from a point, until what took longer is as much as wanted.
+
+    Args:
+        rank: the rank.
+        asked: of the others, even work, where the way begins, and how much is wanted, ns. It begins at the start of a
+            part, or, as -1 - row, of a GPU event.
+    """
+    given, even, begin, wanted = asked
+    made, *_ = found = _evened(rank, given, even)
+    kept, excess = rank.once(kept_rank), found.excess
+    met = len(made.time) - len(made.collective)
+    way = Way({}, {}, set(), -1)
+    if begin < 0:
+        point = int(kept.points.gpu_start[np.searchsorted(kept.points.gpu_rows, -1 - begin)])
+    else:
+        point = int(kept.start[given.node[begin]])
+    while sum(way.ns.values()) < wanted and (edge := int(made.binding[point])) >= 0:
+        kind = int(found.kind[edge])
+        if kind >= 0 and (more := int(excess[edge])):
+            way.edges.setdefault(kind, []).append(edge)
+            way.ns[kind] = way.ns.get(kind, 0) + more
+            if kind == HOST:
+                way.steps.add(_step(rank.core, int(made.row[made.after[edge]])))
+        point = int(made.before[edge])
+        if point >= met:
+            return way._replace(part=int(made.collective[point - met]))
+    return way
+
+
+def _step(core: Core, row: int) -> int:
+    mark = int(core.step[row])
+    number = step_number(core.names[core.columns.name[mark]]) if mark >= 0 else None
+    return 0 if number is None else number
+
+
+class Excess(NamedTuple):
+    """What takes longer on a rank than with even work.
+
+    Attributes:
+        what: the work with most of it, and what stands around that; of the GPU one each of `names`.
+        names: names of the GPU work with most of it, the most first.
+        label: what the host did most of the time in the stretch with most.
+        ns: by how much all takes longer.
+        is_most: whether the stretch of the host has most of that.
+        is_chance: whether GPU work takes longer by no more than chance.
+    """
+
+    what: list[str]
+    names: Sequence[str] = ()
+    label: Label | None = None
+    ns: int = 0
+    is_most: bool = True
+    is_chance: bool = False
+
+
+def excess_on(rank: Reader, asked: tuple[Given, Even, int, Sequence[int] | None]) -> Excess | None:
+    """What takes longer on a rank than with even work; None without any.
+
+    Args:
+        rank: the rank.
+        asked: of the others, even work, the type of operations, and the edges that are meant; None for all of the type.
+    """
+    given, even, kind, edges = asked
+    made, recorded, ideal, kinds = found = _evened(rank, given, even)
+    excess, core = found.excess, rank.core
+    every: Rows = np.flatnonzero(kinds == kind) if edges is None else np.array(edges, np.int64)
+    edge = every[excess[every] > 0]
+    if not len(edge):
+        return None
+    total = int(excess[edge].sum())
+    if kind == HOST:
+        longest = int(edge[np.argmax(excess[edge])])
+        shift = made.on_clock(0, 0)
+        span = (int(made.time[point[longest]]) - shift for point in (made.before, made.after))
+        label, most = max(HostLabels(core).within(*span).items(), key=lambda one: one[1].ns)
+        return Excess([called(core, most)], label=label, ns=total, is_most=2 * int(excess[longest]) >= total)
+    row = made.row[made.after[edge]]
+    codes, place = np.unique(core.columns.name[row], return_inverse=True)
+    sums = np.bincount(place, excess[edge])
+    most_of = np.argsort(-sums, kind="stable")[:_MOST_NAMES].tolist()
+    rows = [int(row[at[np.argmax(excess[edge[at]])]]) for at in (np.flatnonzero(place == one) for one in most_of)]
+    names = [core.names[codes[one]] for one in most_of]
+    what = [brief(name) + around(core, one) for name, one in zip(names, rows, strict=True)]
+    name = core.columns.name[made.row[made.after[every]]]
+    return Excess(
+        what, names, is_chance=bool(excess[every].sum() < most_by_chance(recorded[every], ideal[every], name))
+    )
+
+
+class HostTimes(NamedTuple):
+    """What the host of a rank did in the whole recording: by thread what it worked, and the time of each label, ns."""
+
+    totals: list[HostTotals]
+    ns: dict[Label, int]
+
+
+def host_on(rank: Reader, _: None) -> HostTimes:
+    """What the host of a rank did."""
+    c, labels = rank.core.columns, HostLabels(rank.core)
+    spent = labels.within(int(c.start_ns.min()), int(c.end_ns.max()))
+    return HostTimes(totals_of(rank.core, labels), {label: one.ns for label, one in spent.items()})
+
+
+class KernelsOf(NamedTuple):
+    """Kernels of one name on a rank: how many, the inputs of their ops; and how long they take.
+
+    Attributes:
+        number: how many.
+        inputs: sizes of the inputs of their ops.
+        median_ns, ns: median and sum of the durations of those that compute; no median without any.
+    """
+
+    number: int
+    inputs: frozenset[str]
+    median_ns: float | None
+    ns: int
+
+
+def kernels_on(rank: Reader, _: None) -> dict[str, KernelsOf]:
+    """The GPU work of a rank by name."""
+    core, c = rank.core, rank.core.columns
+    rows = rank.once(kept_rank).points.gpu_rows
+    computes: Mask = gpu_classes(core, rows) == COMPUTES
+    found = {}
+    for code, at in positions_by(c.name[rows]):
+        owner = c.owner[rows[at]]
+        sets = np.unique(c.argset[owner[owner >= 0]]).tolist()
+        ns = c.dur_ns[rows[at[computes[at]]]]
+        found[core.names[code]] = KernelsOf(
+            len(at),
+            frozenset(core.argsets[one][0] for one in sets if one >= 0),
+            float(np.median(ns)) if len(ns) else None,
+            int(ns.sum()),
+        )
+    return found
