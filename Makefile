@@ -97,8 +97,8 @@ test-jax: .venv-jax/.installed
 	.venv-jax/bin/python -m pip install -qq --disable-pip-version-check 'jax[cpu]' -e '.[test]'
 	@touch $@
 
-# The first page of the README draws a roofline and writes a workbook.
-$(VENV)/.installed: EXTRAS := [plot,xlsx]
+# The first page of the README draws a roofline and writes a workbook; the demo asks in Cypher.
+$(VENV)/.installed: EXTRAS := [cypher,plot,xlsx]
 $(VENV)/.installed-dev: EXTRAS := [dev]
 $(VENV)/.installed $(VENV)/.installed-dev: pyproject.toml
 	@test -n "$(PYTHON)" || { echo 'no Python >= 3.11 with venv found; name one: make PYTHON=/path/to/python' >&2; exit 1; }

@@ -23,6 +23,10 @@ from tracelens_graph.simulate import simulate, write
 
 OUT = Path("demo")
 RECORDING = Path(__file__).with_name("traces") / "tiny-transformer-cpu.json.gz"
+CYPHER = (
+    "MATCH (k:Kernel)-[:CHARGED_TO]->(o:Op) "
+    "RETURN o.name AS op, count(k) AS kernels, sum(k.dur_ns) / 1e6 AS ms ORDER BY ms DESC LIMIT 5"
+)
 LIBRARY_FRAME = re.compile(r"torch/|<built-in ")
 
 
@@ -46,6 +50,10 @@ def main() -> None:
 
     headline("Which single op computed longest, and which line of Python is it from?")
     show_path(slowest_op(g))
+
+    headline("The kernels of which ops took longest? In Cypher, without a server")
+    print(f"{CYPHER}\n")
+    print(g.cypher(CYPHER).text(), end="")
 
     headline("A real recording: two training steps on a CPU")
     cpu = tlg.load(RECORDING)

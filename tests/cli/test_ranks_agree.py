@@ -26,7 +26,7 @@ def test_the_only_step_has_the_verdict_of_the_recording() -> None:
     folder = TRACES / "dlrm-8-ranks" / "kineto"
     (_, whole, _), (_, step, _) = run(folder), run(folder, "--step", 10)
     verdict = whole.partition("Times of a step")[0]
-    assert "late: ranks 4 and 5, by 637 us" in verdict
+    assert "late: ranks 4 and 5, by 814 us" in verdict
     assert "aten::" not in verdict  # no call has most of it
     assert step.partition("Times of a step")[0] == verdict
     assert re.search(r"a repair of ranks 4 and 5 saves 789 us \(6\.0 % of the recording\)", whole)

@@ -35,6 +35,7 @@ def rows(graph: TraceGraph, statement: str, **parameters: Any) -> list[list[Any]
         ("MATCH (n:Event&!Op&!GpuEvent:RuntimeCall) RETURN count(*)", [[2]]),
         ("MATCH (n:Op|Memcpy) RETURN DISTINCT labels(n)[0] AS first ORDER BY first", [["Memcpy"], ["Op"]]),
         ("MATCH (n:Hot) WHERE NOT n:GpuEvent AND NOT n:RuntimeCall RETURN count(*) > 0", [[True]]),
+        ("MATCH (n:Op) WHERE NOT n:Hot AND NOT n:Warm RETURN count(*)", [[2]]),
         ("MATCH (o:Op) WHERE o.flags IS NULL RETURN count(o.flags)", [[0]]),
         # One edge is not two edges of a clause.
         ("MATCH (a)<-[:CALLS]-(p:Op)-[:CALLS]->(b) RETURN DISTINCT p.name, a.name < b.name AS less ORDER BY less",

@@ -127,5 +127,62 @@ PLANTED: Mapping[str, Planted] = {
     ),
     "last_by_little": Planted(Job(biases={5: 0.004}, jitter=0.0005, steps=8), (), ("rank 5",)),
     "old_profiler": Planted(Job(causes=(LOADER,), args=False, sequences=False, hosts=False), (3,), ("data loader",)),
+    "three_dimensions": Planted(
+        Job(ranks=16, tensor=2, pipeline=4, layers=2, per_host=8, causes=(Cause("slower_kernels", (11,), factor=1.4),)),
+        (11,), ("slower kernels",),
+    ),
+    "first_stage": Planted(
+        Job(ranks=8, pipeline=4, causes=(Cause("slower_kernels", (0, 1), factor=1.5),)), (0, 1),
+        ("stage 0", "slower kernels"),
+    ),
+    "first_of_interleaved": Planted(
+        Job(ranks=8, pipeline=4, virtual=2, layers=2, causes=(Cause("slower_kernels", (0, 1), factor=1.5),)), (0, 1),
+        ("stage 0",),
+    ),
+    "stage_of_one_rank": Planted(
+        Job(ranks=4, pipeline=4, causes=(Cause("slower_kernels", (1,), factor=1.5),)), (1,), ("slower kernels",)
+    ),
+    "tokens_of_an_expert": Planted(
+        Job(ranks=16, style="moe", jitter=0.05, causes=(Cause("other_inputs", (3,), factor=1.6),)), (3,),
+        ("other inputs",),
+    ),
+    "host_of_fsdp": Planted(
+        Job(ranks=16, per_host=4, style="fsdp", causes=(Cause("slower_kernels", (8, 9, 10, 11), factor=1.3),)),
+        (8, 9, 10, 11), ("host 2", "slower kernels"),
+    ),
+    "gloo_of_slow_groups": Planted(
+        Job(gloo=True, tensor=2, jitter=0.02, causes=(Cause("slower_kernels", (5,), factor=1.5),)), (5,), ("aten::mm",)
+    ),
+    "loader_at_times": Planted(
+        Job(steps=9, causes=(_host("data_loader", 5, us=6000, steps=(0, 3, 6)),)), (5,),
+        ("data loader", "steps 3, 6 and 9"),
+    ),
+    "one_pause": Planted(
+        Job(steps=10, style="fsdp", causes=(_host("python", 2, us=12_000, steps=(5,)),)), (2,),
+        ("step 8", "python", "gc.py"),
+    ),
+    "throttle": Planted(
+        Job(steps=10, causes=(Cause("slower_kernels", (6,), factor=1.4, steps=(6, 7, 8, 9)),)), (6,),
+        ("steps 9-12", "slower kernels"),
+    ),
+    "two_in_two_groups": Planted(
+        Job(ranks=16, tensor=4, causes=(Cause("slower_kernels", (2,), factor=1.3), _host("python", 9, us=4000))),
+        (2, 9), ("slower kernels", "python"),
+    ),
+    "pair_of_a_ring": Planted(
+        Job(ranks=8, style="ring", share=lambda source, target: 0.2 if (source, target) == (2, 3) else 1.0), (),
+        ("slow link", "rank 2 -> 3"),
+    ),
+    # Ranks 4 to 7 are late as well, in bubbles: without their delays the job takes as long.
+    "moves_through_a_pipeline": Planted(
+        Job(ranks=8, pipeline=4, steps=8, causes=(_host("python", *range(8), us=2500, moves=True),)), (0, 1, 2, 3),
+        ("in turn", "python", "gc.py"),
+    ),
+    "pipeline_missing_file": Planted(
+        Job(ranks=16, pipeline=4, missing=(9,), causes=(_host("python", 6, us=2500),)), (6,), ("python", "rank 9")
+    ),
+    "pipeline_foreign_file": Planted(
+        Job(ranks=16, pipeline=4, foreign=(9,), causes=(Cause("slower_kernels", (6,), factor=1.6),)), (6,), ("rank 9",)
+    ),
 }  # fmt: skip
 """Name of a job -> it."""

@@ -154,6 +154,19 @@ def test_links_that_cannot_be_compared_are_named_where_communication_is_most(
     assert (len(lines), words in "".join(lines)) == (bool(words), True)
 
 
+def test_a_link_with_too_few_collectives_may_be_slow(tmp_path: Path) -> None:
+    slow = {
+        "ranks": 16, "per_host": 16, "tensor": 4, "style": "moe", "steps": 1, "layers": 1,
+        "slow": (((1, 5, 9, 13), 0.15),),
+    }  # fmt: skip
+    ranks = ranks_of(Job(**slow), tmp_path / "slow")
+    assert not ranks.slow_links
+    (line,) = ranks.link_lines
+    assert line.startswith("not judged: group of ranks 1, 5, 9, 13")
+    sound = ranks_of(Job(**slow | {"slow": ()}), tmp_path / "sound")
+    assert not any("not judged" in line for line in sound.link_lines)
+
+
 def test_links_keep_their_names_in_narrow_terminals() -> None:
     job = Ranks(simulated_job(ranks=8, tensor_parallel=2, nodes=4).traces)
     table = job.table("rank_links")

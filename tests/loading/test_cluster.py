@@ -24,6 +24,7 @@ from tracelens_graph.analyses.critical_path.what_if import what_if
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.analyses.ranks import COLUMNS
 from tracelens_graph.analyses.ranks.rank_collectives import ReadRank
+from tracelens_graph.analyses.stragglers.slowdown import slowdown
 from tracelens_graph.cli.app import app
 from tracelens_graph.errors import (
     AnalysisError,
@@ -154,6 +155,15 @@ def test_slack_on_workers(scheduler: str, job: Path) -> None:
     ranks = load_core_set(files, scheduler=scheduler, leaves=ReadRank(), keeps=kept_rank)
     found, expected = (critical_path(one, 3).slack() for one in (ranks, load_core_set(files)))
     assert found.records() == expected.records()
+
+
+def test_slowdown_on_workers(workers: LocalCluster, scheduler: str, job: Path) -> None:
+    """Of which one is killed on the way."""
+    files = trace_files([str(job)])
+    known = JobCauses(load_core_set(files, scheduler=scheduler, leaves=ReadRank(), keeps=kept_rank))
+    os.kill(next(iter(workers.workers.values())).pid, signal.SIGKILL)
+    found, expected = (slowdown(one).table() for one in (known, load_core_set(files)))
+    assert (found.records(), found.notes) == (expected.records(), expected.notes)
 
 
 def test_what_workers_die_of_is_given_up_and_the_others_are_not(scheduler: str, tmp_path: Path) -> None:

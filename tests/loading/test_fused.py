@@ -14,7 +14,10 @@ import pytest
 from handmade import span
 
 from tracelens_graph import load, load_set
+from tracelens_graph.analyses.critical_path.critical_path import critical_path
+from tracelens_graph.analyses.critical_path.what_if import what_if
 from tracelens_graph.analyses.questions import QUESTIONS
+from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.cli.hints import Call
 from tracelens_graph.errors import TraceError
 from tracelens_graph.loading.fused import _first_events, is_fused, with_ranks_apart
@@ -152,6 +155,23 @@ def test_the_size_of_the_job_is_what_the_file_says(info: Any, ranks: list[dict[s
     file = written(tmp_path, {**fused(ranks), **({"distributedInfo": info} if info else {})})
     for number, part in enumerate(with_ranks_apart([file])):
         assert json.loads(Path(part).read_bytes())["distributedInfo"] == {**(info or {}), "rank": number}
+
+
+def test_a_fused_job_has_the_answers_of_its_files(ranks: list[dict[str, Any]], tmp_path: Path) -> None:
+    """Screen, path and what-if; the clocks of ranks are one, as TraceFuse leaves them."""
+    for number, rank in enumerate(ranks):
+        kept = [event for event in rank["traceEvents"] if event.get("cat") != "python_function"]
+        (tmp_path / f"rank{number}.json").write_text(json.dumps({**rank, "traceEvents": kept}))
+    apart = load_set([tmp_path / f"rank{number}.json" for number in range(len(ranks))])
+    found = load_set(written(tmp_path, fused(ranks)))
+    screens = [Job(one, whole=one) for one in (found, apart)]
+    assert len(screens[0].matched) == len(screens[1].matched) > 0
+    kinds = [one.table("collective_kinds") for one in screens]
+    lines = [[one[name] for name in ("kind", "count", "latency_ms", "wait_ms", "last_rank")] for one in kinds]
+    assert lines[0] == lines[1]
+    assert critical_path(found).ns_by_class == critical_path(apart).ns_by_class
+    lengths = [what_if(one, scale={"gemm": 0.5}).changed_ns for one in (found, apart)]
+    assert lengths[0] == lengths[1]
 
 
 def test_one_trace_is_no_fused_file(ranks: list[dict[str, Any]], tmp_path: Path) -> None:

@@ -74,8 +74,9 @@ def given_of(query: Query, traces: list[str]) -> dict[str, Any]:
 
 
 def documented() -> list[str]:
-    """The statements about a trace or a run in the pages of the documentation."""
-    text = "\n".join(page.read_text(encoding="utf-8") for page in sorted(DOCS.glob("*.md")))
+    """The statements about a trace or a run in the pages of the documentation that are about databases."""
+    pages = sorted(set(DOCS.glob("*.md")) - {DOCS / "cypher-without-a-server.md"})
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
     found = re.findall(r'db query "(MATCH .*?)"$', text, re.MULTILINE | re.DOTALL)
     found += re.findall(r"^```cypher\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     return [one for one in found if one.startswith("MATCH")]
@@ -101,7 +102,7 @@ def hits(plan: Mapping[str, Any]) -> int:
 
 def test_other_traces_cost_no_question_anything(profiled: dict[str, tuple[int, int]]) -> None:
     grown = {name: work for name, work in profiled.items() if work[1] - work[0] > PER_TRACE * OTHERS}
-    assert not grown
+    assert not list(grown.items())
     assert len(profiled) > len(library())
 
 

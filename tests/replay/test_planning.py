@@ -77,7 +77,7 @@ def test_a_view_reaches_as_far_as_its_result() -> None:
 def test_a_number_of_python_is_passed_as_one() -> None:
     made = plan_of(call("mul", tensor(4, dtype="c10::Half"), tensor(dtype="double")))
     assert values(made)["other"] == 2.0
-    assert made.assumed == ("other: a Python number, as far as types and sizes tell; its value is not recorded",)
+    assert made.assumed == ("other: a Python number, as far as types and sizes show; its value is not recorded",)
     other = values(plan_of(call("remainder", tensor(4, dtype="long int"), tensor(dtype="long int"))))["other"]
     assert isinstance(other, TensorValue)  # PyTorch takes no number there
     assert other.on_cpu

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 from recorded_calls import NOTHING, call, listed, scalar, tensor, tensors
 
 from tracelens_graph.loading.one import load_core
+from tracelens_graph.replay.plan_json import plan_from_json
 from tracelens_graph.replay.planning import plan_of
 from tracelens_graph.replay.portable import as_recorded, portable
 from tracelens_graph.replay.replay_plan import ReplayPlan, Traced
@@ -45,7 +47,7 @@ def converted(op: str, *arguments: Any, kernels: tuple[str, ...] = (), events: A
          "aten::batch_norm", {"training": True, "momentum": 0.1, "eps": 1e-5, "cudnn_enabled": True}),
         ("miopen_batch_norm_backward", (tensor(2, 8, 4, 4), tensor(2, 8, 4, 4), CHANNELS, CHANNELS, CHANNELS, CHANNELS,
                                         CHANNELS, scalar("1e-05")),
-         "aten::native_batch_norm_backward", {"train": True, "eps": 1e-5, "output_mask": (True, True, True)}),
+         "aten::batch_norm", {"training": True, "eps": 1e-5, "cudnn_enabled": True}),
         ("_scaled_dot_product_efficient_attention", (HEADS, HEADS, HEADS, NOTHING, NO, scalar("0.5"), YES, NOTHING),
          "aten::scaled_dot_product_attention", {"dropout_p": 0.5, "is_causal": True, "enable_gqa": False}),
         ("miopen_rnn", (tensor(5, 2, 3), tensors((16, 3), (16, 4), (16,), (16,)), scalar("4"), tensor(1, 2, 4),
@@ -60,7 +62,39 @@ def test_what_stands_for_calls_of_libraries(op: str, arguments: Any, told: str, 
     assert (plan.op, plan.traced.within) == (told, f"aten::{op}")
     assert {name: by_name[name] for name in given} == given
     assert f"call of aten::{op}" in plan.about
-    assert plan.recorded == as_recorded(list(plan.arguments))
+    assert plan.gradient or plan.recorded == as_recorded(list(plan.arguments))
+
+
+FLASH = (scalar("16"), scalar("16"), scalar("0."), YES, tensor(2, dtype="long"), NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("op", "arguments", "called", "given"),
+    [
+        ("_flash_attention_backward", (HEADS, HEADS, HEADS, HEADS, HEADS, tensor(2, 4, 16), NOTHING, NOTHING, *FLASH,
+                                       NOTHING, NOTHING, NOTHING),
+         "torch.autograd.grad(results, [query, key, value], [grad_0], retain_graph=True)", [(2, 4, 16, 8)]),
+        ("_scaled_dot_product_flash_attention_backward", (HEADS, HEADS, HEADS, HEADS, HEADS, tensor(2, 16, 4), NOTHING,
+                                                          NOTHING, *FLASH, NOTHING),
+         "torch.autograd.grad(results, [query, key, value], [grad_0], retain_graph=True)", [(2, 16, 4, 8)]),
+        ("native_batch_norm_backward", (tensor(2, 8, 4, 4), tensor(2, 8, 4, 4), *[CHANNELS] * 5, YES, scalar("1e-05"),
+                                        listed("[True, True, True]")),
+         "torch.autograd.grad([results[0]], [input, weight, bias], [grad_0], retain_graph=True)", [(2, 8, 4, 4)]),
+        ("miopen_rnn_backward", (tensor(5, 2, 3), tensors((16, 3), (16, 4), (16,), (16,)), scalar("4"), tensor(144),
+                                 tensor(1, 2, 4), tensor(1, 2, 4), tensor(5, 2, 4), tensor(5, 2, 4), NOTHING, NOTHING,
+                                 scalar("2"), scalar("4"), scalar("1"), NO, scalar("0."), YES, NO, listed("[]"),
+                                 NOTHING, tensor(9), listed("[True, True, True, True]")),
+         "torch.autograd.grad([results[0]], [input, *hx, *params], [grad_0], retain_graph=True)", [(5, 2, 4)]),
+    ],
+)  # fmt: skip
+def test_gradients_of_libraries_are_those_of_public_operations(
+    op: str, arguments: Any, called: str, given: list[tuple[int, ...]]
+) -> None:
+    plan = converted(op, *arguments)
+    assert f"return {called}" in plan.script()
+    assert (plan.name, [one.shape for one in plan.gradient if one]) == (f"aten::{op}", given)
+    assert plan_from_json(json.loads(json.dumps(plan.json()))).gradient == plan.gradient
+    assert plan.recorded == plan_of(call(op, *arguments)).recorded
 
 
 def test_the_layout_is_kept_and_flags_are_settings() -> None:

@@ -12,7 +12,7 @@ from tracelens_graph.replay.choosing import choose
 from tracelens_graph.replay.planned import Estimates, Plans
 from tracelens_graph.replay.replay_plan import Recorded, TensorValue
 from tracelens_graph.replay.signatures import named
-from tracelens_graph.replay.sweep import Sweep, _places, _resized, swept
+from tracelens_graph.replay.sweep import Sweep, _nested, _places, _resized, swept
 
 
 def shapes(text: str, op: str = "aten::mm") -> list[list[tuple[int, ...]]]:
@@ -123,6 +123,18 @@ def test_as_many_heads_as_sequences_are_not_swept_with_the_batch() -> None:
     with pytest.raises(AnalysisError, match=r"not clear; name it, as in query.0,key.0,value.0=1,2: "):
         places(attention(16))
     assert places(attention(16), "query.0,1.0,value.0") == places(attention(12))
+
+
+@pytest.mark.parametrize(("kind", "text"), [("Scalar", "a"), ("ScalarList", "[1, a]"), ("Device", "cpu"), ("", "")])
+def test_what_is_no_number_has_no_position(kind: str, text: str) -> None:
+    assert _nested(Recorded(((),), (kind,), ((),), (text,)), 0) == ()
+
+
+def test_a_number_that_is_no_size_can_be_named() -> None:
+    made = call("topk", tensor(4, 8), scalar("8"), scalar("-1"), scalar("True"), scalar("True"))
+    assert places(made, "8") == {"self.1": 8}
+    assert places(made, "k") == {"k": 8}
+    assert resized(made, 8, 2).values[1] == "8"
 
 
 def test_a_tensor_of_which_several_sizes_change_is_named() -> None:

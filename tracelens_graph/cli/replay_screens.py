@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from tracelens_graph.cli.replay_asked import Asked
     from tracelens_graph.graph.window import Window
     from tracelens_graph.replay.collectives import CollectivePlan
-    from tracelens_graph.replay.folder import Written
     from tracelens_graph.replay.sequence import SequencePlan
     from tracelens_graph.replay.sweep import Swept
 
@@ -102,22 +101,21 @@ def _print_uses(files: Sequence[Path]) -> None:
     print(f"compare devices: run {it} with --json FILE on each, then tracelens-graph replay --compare {results}")
 
 
-def print_sweep(found: Swept, written: Written) -> None:
+def print_sweep(found: Swept, files: Sequence[Path]) -> None:
     """Say which sizes a sweep changes, and what was written."""
     _print_lines([f"changes {', '.join(f'{place} ({size:,})' for place, size in found.places.items())}"], indent="")
     if found.doubled:
         example = ",".join(place for place in found.places if place.endswith(".0")) or next(iter(found.places))
         text = f"several sizes of {', '.join(found.doubled)} change alike; to change some alone, name these"
         _print_lines([f"note: {text}: {example}=..."], indent="")
-    print_removed(written)
-    for file in written.files:
+    for file in files:
         print(f"wrote {shlex.quote(str(file))}")
-    _print_uses(written.files)
+    _print_uses(files)
 
 
-def print_removed(written: Written) -> None:
+def print_removed(names: Sequence[str]) -> None:
     """Say which programs of an earlier run went."""
-    if removed := [name for name in written.removed if name.endswith(".py")]:
+    if removed := [name for name in names if name.endswith(".py")]:
         more = f" and {len(removed) - _MOST_FILES:,} more" * (len(removed) > _MOST_FILES)
         named = ", ".join(removed[:_MOST_FILES]) + more
         _print_lines([f"removed {named} of an earlier run into this folder; another -o DIR keeps them"], indent="")
@@ -183,6 +181,7 @@ def _print_coverage(covered: Table, what: str = "Can be replayed") -> None:
     for (why, remedy), percent in greatest[:_MOST_REASONS]:
         if percent >= _SMALL:
             text = cut_end(f"{why}; what helps: {remedy}" if remedy else why, _LONGEST)
+            text = text.replace("what helps: nothing", "nothing helps")
             for line in wrapped(
                 printable(f"  {percent:5.1f} %  {text}"), min(terminal_width(sys.stdout), _WIDEST), " " * 11
             ):

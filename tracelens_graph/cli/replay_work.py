@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.window import Window
     from tracelens_graph.perf.devices import Architecture
+    from tracelens_graph.replay.folder import Program
     from tracelens_graph.replay.planned import Estimates, Plans
     from tracelens_graph.replay.signatures import Signatures
     from tracelens_graph.tables.table import Table
@@ -139,22 +140,29 @@ def _write(asked: Asked, folder: Path, plans: Plans, device: Architecture | None
     Raises:
         AnalysisError: none has, or a file with the source of kernels cannot be read, or has none of them.
     """
-    from tracelens_graph.cli.replay_screens import print_removed
-    from tracelens_graph.replay.folder import batch_program, single_programs, write_folder
+    from tracelens_graph.replay.folder import batch_program, single_programs
     from tracelens_graph.replay.triton import kernel_sources
-    from tracelens_graph.utils.texts import file_name
 
-    w = plans.signatures.window
-    estimates = _estimates(w, device)
+    estimates = _estimates(plans.signatures.window, device)
     if asked.batch:
         programs = batch_program(plans, estimates, asked.rows)
     else:
         programs = single_programs(plans, estimates, asked.rows, asked.full)
     kernels = [one.plans[0] for one in programs.values() if one.kind == "triton"]
     distinct = list({one.file: one for one in programs.values()}.values())
-    trace = file_name(w.core.info.source)
-    print_removed(write_folder(folder, distinct, trace, kernel_sources(kernels, asked.kernel_sources)))
+    _save(folder, distinct, estimates.window, kernel_sources(kernels, asked.kernel_sources))
     return {place: program.file for place, program in programs.items()}
+
+
+def _save(folder: Path, programs: Sequence[Program], w: Window, others: Mapping[str, str] | None = None) -> list[Path]:
+    """Write programs of a window, and say which of an earlier run go; their files."""
+    from tracelens_graph.cli.replay_screens import print_removed
+    from tracelens_graph.replay.folder import write_folder
+    from tracelens_graph.utils.texts import file_name
+
+    written = write_folder(folder, programs, file_name(w.core.info.source), others)
+    print_removed(written.removed)
+    return written.files
 
 
 def _print_gemms(plans: Plans, benchmark: str, most: int) -> None:
@@ -189,42 +197,36 @@ def _write_sweep(text: str, folder: Path, plans: Plans, device: Architecture | N
         AnalysisError: it is no sweep, or the signature has no such size.
     """
     from tracelens_graph.cli.replay_screens import print_sweep
-    from tracelens_graph.replay.folder import Program, program_name, write_folder
+    from tracelens_graph.replay.folder import Program, program_name
     from tracelens_graph.replay.sweep import Sweep, swept
-    from tracelens_graph.utils.texts import file_name
 
     w = plans.signatures.window
     found = swept(plans, 0, Sweep.parsed(text), _estimates(w, device))
     programs = [Program.of(plan, program_name(plan, number)) for number, plan in enumerate(found.plans, 1)]
-    print_sweep(found, write_folder(folder, programs, file_name(w.core.info.source)))
+    print_sweep(found, _save(folder, programs, w))
 
 
 def _write_one(asked: Asked, folder: Path, w: Window) -> None:
     """Write the program of all collectives, or of all operations below a node."""
-    from tracelens_graph.cli.replay_screens import print_collectives, print_removed, print_sequence
+    from tracelens_graph.cli.replay_screens import print_collectives, print_sequence
     from tracelens_graph.replay.collectives import collective_plan
-    from tracelens_graph.replay.folder import COLLECTIVES, Program, write_folder
+    from tracelens_graph.replay.folder import COLLECTIVES, Program
     from tracelens_graph.replay.sequence import sequence
-    from tracelens_graph.utils.texts import file_name
 
-    trace = file_name(w.core.info.source)
     if asked.collectives:
         plan = collective_plan(w)
-        written = write_folder(folder, [Program.of(plan, COLLECTIVES)], trace)
-        print_collectives(plan, *written.files)
+        print_collectives(plan, *_save(folder, [Program.of(plan, COLLECTIVES)], w))
     else:
         found = sequence(w, asked.under)
-        written = write_folder(folder, [Program.of(found, found.file_name)], trace)
-        print_sequence(found, *written.files)
-    print_removed(written)
+        print_sequence(found, *_save(folder, [Program.of(found, found.file_name)], w))
 
 
 # --- without a trace ------------------------------------------------------------------------------------------------
 
 
-_AS_TRACED = ("equal", "equal but assumed", "equal arguments", "not filled", "needs ranks", "not run")
+_AS_TRACED = ("equal", "equal but assumed", "equal arguments", "ran", "not filled", "needs ranks", "not run")
 """Outcomes that are no fault of a program."""
-_COMPARED = ("equal", "equal but assumed", "equal arguments")
+_COMPARED = ("equal", "equal but assumed", "equal arguments", "ran")
 """Of these, those of programs that ran."""
 
 _HEAD = 1 << 16

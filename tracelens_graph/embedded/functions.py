@@ -12,15 +12,15 @@ _EVENTS = ", ".join(f"'{kind}'" for kind in EVENTS)
 
 FUNCTIONS: Mapping[tuple[str, int], str] = {
     ("type", 1): "label({0})",
-    ("labels", 1): f"CASE WHEN label({{0}}) IN [{_GPU}] THEN [label({{0}}), 'Event', 'GpuEvent'] "
-    f"WHEN label({{0}}) IN [{_EVENTS}] THEN [label({{0}}), 'Event'] ELSE [label({{0}})] END",
+    ("labels", 1): f"(CASE WHEN label({{0}}) IN [{_GPU}] THEN [label({{0}}), 'Event', 'GpuEvent'] "
+    f"WHEN label({{0}}) IN [{_EVENTS}] THEN [label({{0}}), 'Event'] ELSE [label({{0}})] END)",
     ("elementid", 1): "id({0})",
     ("startnode", 1): "start_node({0})",
     ("endnode", 1): "end_node({0})",
     ("tofloat", 1): "to_double({0})",
     # What is cut off here is rounded there.
-    ("tointeger", 1): "CASE WHEN to_double({0}) < 0 THEN to_int64(ceil(to_double({0}))) "
-    "ELSE to_int64(floor(to_double({0}))) END",
+    ("tointeger", 1): "(CASE WHEN to_double({0}) < 0 THEN to_int64(ceil(to_double({0}))) "
+    "ELSE to_int64(floor(to_double({0}))) END)",
     ("tostring", 1): "to_string({0})",
     ("round", 1): "round({0}, 0)",
     ("log", 1): "ln({0})",

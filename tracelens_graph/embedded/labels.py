@@ -53,8 +53,8 @@ class Labelled:
         parts = []
         for heat, labels in zip(_HEATS, self.of, strict=True):
             if labels:
-                of_heat = f"= '{heat}'" if heat else "IS NULL"
-                parts.append(f"({variable}.{HEAT_COLUMN} {of_heat} AND {_is_one_of(variable, labels)})")
+                of_heat = f"coalesce({variable}.{HEAT_COLUMN}, '') = '{heat or ''}'"  # NOT nothing would be nothing
+                parts.append(f"({of_heat} AND {_is_one_of(variable, labels)})")
         return f"({' OR '.join(parts)})" if parts else "false"
 
 

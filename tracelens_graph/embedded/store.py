@@ -103,6 +103,8 @@ class Store:
             contents.digest = _digest(copy)
             described = copy.with_suffix(".json")
             described.write_text(json.dumps(asdict(contents)), "utf-8")
+            for file in (copy, described):
+                file.chmod(0o600)  # a trace may hold secrets
             os.replace(copy, self.path)
             os.replace(described, self.path.with_suffix(".json"))
             self._contents = contents
@@ -114,6 +116,8 @@ class Store:
 def _read(path: Path) -> Contents | None:
     """What is in a file; None where there is none, or it is not what was written."""
     try:
+        if hasattr(os, "getuid") and path.stat().st_uid != os.getuid():
+            return None
         contents = Contents(**json.loads(path.with_suffix(".json").read_text("utf-8")))
         return contents if contents.digest == _digest(path) else None
     except (OSError, ValueError, TypeError):

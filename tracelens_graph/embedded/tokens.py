@@ -16,7 +16,7 @@ _TOKEN = re.compile(
     r"|(?P<number>\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?!\w))"
     r"|(?P<parameter>\$\w+)"
     r"|(?P<name>[^\W\d]\w*)"
-    r"|(?P<symbol>[-+*/%^=<>!(){}\[\],.;:|&])",
+    r"|(?P<symbol>[-+*/%^=<>!~(){}\[\],.;:|&])",
     re.DOTALL,
 )
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}

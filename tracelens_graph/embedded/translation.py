@@ -261,7 +261,8 @@ class _Translator:
         if word == "ORDER" and self._is_of_with(mark):
             if self._at(stop).word not in ("SKIP", "LIMIT"):
                 raise self._wrong(self._tokens[mark], "an ORDER BY before the last clause needs a LIMIT here")
-            self._keeps_order = False
+            is_one = self._at(stop).word == "LIMIT" and self._at(stop + 1).text == "1"
+            self._keeps_order &= is_one  # one row is in order
         if word in ("WITH", "UNWIND", "RETURN"):
             for place in self._outer(mark, stop):
                 if self._tokens[place].word == "AS" and self._at(place + 1).is_name and place + 1 < stop:

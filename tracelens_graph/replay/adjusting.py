@@ -1,7 +1,7 @@
 """What the arguments of a call are besides what was recorded of them, as children, kernels and neighbours show.
 
 Each function takes the arguments of a call and gives them back with one thing settled: dtypes in lists, the host,
-numbers of Python, storages, gradients, conjugates; `modes` tells what PyTorch was in during the call.
+numbers of Python, storages, gradients, conjugates; `modes` says what PyTorch was in during the call.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ _COPIES = {"copy_": "src", "_to_copy": "self", "to": "self"}
 def with_hosts(call: Call, arguments: Sequence[Argument]) -> list[Argument]:
     """The arguments with those tensors on the host that belong there.
 
-    An execution trace tells devices. Without one, the kind of a copy below the call does: `Memcpy HtoD`.
+    An execution trace has devices. Without one, the kind of a copy below the call does: `Memcpy HtoD`.
     """
     host = {argument for op, argument in _ON_HOST if op == call.name}
     device = ""
@@ -126,7 +126,7 @@ _BINARY = frozenset((
     "clamp_max", "lerp", "special_xlog1py", "special_xlogy", "special_zeta", "gcd", "lcm", "logaddexp",
     "logaddexp2",
 ))  # fmt: skip
-"""Ops that Python's operators, or functions that take a number for a tensor, lead to; in-place forms not told apart."""
+"""Ops that Python's operators, or functions that take a number for a tensor, lead to; in-place forms by plain names."""
 _TAKING_NUMBERS = frozenset(
     ("add", "div", "divide", "mul", "multiply", "sub", "subtract", "true_divide", "floor_divide")
 )
@@ -159,7 +159,7 @@ def with_numbers(call: Call, schema: Schema, arguments: Sequence[Argument]) -> l
     def as_number(value: TensorValue) -> Value:
         return _OF_PYTHON[value.dtype] if name in _TAKING_NUMBERS else replace(value, on_cpu=True)
 
-    why = "a Python number, as far as types and sizes tell; its value is not recorded"
+    why = "a Python number, as far as types and sizes show; its value is not recorded"
     return [replace(one, value=as_number(one.value), assumed=why) if is_number(one) else one for one in arguments]
 
 
@@ -332,12 +332,12 @@ def _cast(op: str, recorded: Recorded, below: Sequence[tuple[str, Recorded]]) ->
     return again[0] if again[0].dims == recorded.dims else None
 
 
-# --- sparse tensors, of which a trace has sizes and dtype alone ----------------------------------------------------
+# --- sparse tensors: a trace has their sizes and dtype alone --------------------------------------------------------
 
 _SHARE = 10
 """One in so many places has an entry."""
 _MERGES = "aten::_coalesce"
-"""Merges entries at one place; it is called for tensors alone of which that is not known to be done."""
+"""Merges entries at one place; it is called only for tensors that may have several there."""
 
 
 def filled_sparse(tensor: TensorValue, call: Call) -> TensorValue:

@@ -22,7 +22,7 @@ _UNRECORDED = frozenset({"str", "Device", "Generator", "Storage", "Stream", "Dim
 """Types that are recorded as nothing; an undefined tensor is."""
 
 LINK = "give the execution trace of the run: --et FILE"
-"""What would tell what the profiler does not record."""
+"""What has what the profiler does not record."""
 
 
 def choose(call: Call) -> Schema:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class _Form(NamedTuple):
-    """Places of arguments of a call: tensors that tell its size, what it says; -1 for none."""
+    """Places of arguments of a call: tensors that show its size, what it says; -1 for none."""
 
     op: str
     tensors: int
@@ -50,7 +50,7 @@ class Called:
 
     Attributes:
         collective: the collective, with splits and ends of a transfer.
-        root: place of the root in the group; None where no call tells.
+        root: place of the root in the group; None where no call shows it.
     """
 
     collective: Collective

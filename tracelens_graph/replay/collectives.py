@@ -72,7 +72,7 @@ class CollectiveCall:
         traced_us: median of their durations, in us.
         total_us: sum of their durations, in us.
         uid: the longest of them.
-        assumed: what the trace does not tell, in words.
+        assumed: what the trace does not show, in words.
     """
 
     kind: str
@@ -129,7 +129,7 @@ class CollectivePlan(HasProgram):
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """What the trace does not tell, each once."""
+        """What the trace does not show, each once."""
         return tuple(dict.fromkeys(chain.from_iterable(call.assumed for call in self.calls)))
 
     def json(self) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def _with_groups(core: Core, nodes: Iterable[Collective]) -> Iterator[Collective
 
 
 def _group(core: Core, one: Collective) -> str | int | None:
-    """What tells the group of a collective: its name, else its address in an execution trace; None for neither."""
+    """What shows the group of a collective: its name, else its address in an execution trace; None for neither."""
     owner, link = int(core.columns.owner[one.rows[0]]), link_of(core)
     if one.group is not None or link is None or owner < 0:
         return one.group
@@ -284,7 +284,7 @@ def _call(core: Core, one: Collective, root: int | None, world: int) -> Collecti
 
 
 def _to_record(core: Core) -> str:
-    """What would tell more of a collective."""
+    """What would show more of a collective."""
     if core.link is not None:
         return "record with a newer PyTorch"
     return "record with execution_trace_observer, and give the file with --et"

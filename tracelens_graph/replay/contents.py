@@ -76,7 +76,7 @@ Maker = Callable[[Site], "Fill | None"]
 
 
 def _below(count: Callable[[Site], int]) -> Maker:
-    """Indices below a number that the site tells."""
+    """Indices below a number that the site has."""
     return lambda site: Fill("integers", {"high": max(count(site), 1)})
 
 
@@ -87,7 +87,7 @@ def _always(rule: str, **options: float) -> Maker:
 
 
 def _with(rule: str, **options: Callable[[Site], int]) -> Maker:
-    """A fill by a rule with options that the site tells."""
+    """A fill by a rule with options that the site has."""
     return lambda site: Fill(rule, {name: value(site) for name, value in options.items()})
 
 

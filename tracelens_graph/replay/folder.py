@@ -93,12 +93,13 @@ class Program:
 
 def program_name(plan: ReplayPlan | InstructionPlan, number: int) -> str:
     """Name of a program's file, such as `001_aten_mm_1f2e3d.py`: place, operation, and a hash of the arguments."""
+    name = plan.op if isinstance(plan, InstructionPlan) else plan.name
     if isinstance(plan, InstructionPlan):
         key: tuple[Any, ...] = (plan.opcode, plan.operands, plan.result, plan.call)
     else:
         recorded = plan.recorded
         key = (plan.op, plan.overload, recorded.dims, recorded.types, recorded.strides, recorded.values)
-    return f"{number:03d}_{identifier(plan.op)}_{sha256(repr(key).encode()).hexdigest()[:6]}.py"
+    return f"{number:03d}_{identifier(name)}_{sha256(repr(key).encode()).hexdigest()[:6]}.py"
 
 
 # --- programs of a trace -------------------------------------------------------------------------------------------

@@ -18,13 +18,13 @@ Indices = tuple[TensorValue | None, ...]
 Shape = tuple[int, ...]
 
 _INNER = {"index_put": "aten::_index_put_impl_", "index_put_": "aten::_index_put_impl_"}
-"""Ops whose own children do not tell -> the one below whose children do."""
+"""Ops whose own children do not show -> the one below whose children do."""
 
 FROM_VALUES = "index tensors are not recorded; these fit the sizes of the values"
 
 
 def index_tensors(call: Call) -> tuple[Indices, str] | None:
-    """The index tensors of a call, and why they are a guess, if they are; None if nothing tells."""
+    """The index tensors of a call, and why they are a guess, if they are; None if nothing shows them."""
     name = call.op.partition("::")[2]
     below = call.around.calls_below(_INNER.get(name, ""))
     shape = sizes(call.recorded.dims[0])

@@ -84,7 +84,7 @@ class InstructionPlan(HasProgram):
         opcode: what is computed.
         operands, result: arrays; their shapes and types count.
         call: dimensions and the like.
-        assumed: what the profile does not tell and was chosen, in words.
+        assumed: what the profile does not show and was chosen, in words.
         traced: what the profile says of the calls that it stands for.
         work: what models say of one call.
     """
@@ -132,7 +132,7 @@ def plan_instruction(core: Core, row: int) -> InstructionPlan:
     """The plan of the instruction at a row.
 
     Raises:
-        CannotReplay: the profile does not tell enough of it, or it is none that is replayed.
+        CannotReplay: the profile does not record enough of it, or it is none that is replayed.
     """
     recorded = recorded_at(core, row)
     facts = instructions_of(core).get(int(core.columns.argset[row]))

@@ -73,6 +73,7 @@ class _Plan(Plain, frozen=True):
     imports: tuple[_Module, ...] = ()
     modes: tuple[_Mode, ...] = ()
     restored: tuple[Word, ...] = ()
+    gradient: tuple[Any, ...] = ()
 
 
 def plan_json(plan: ReplayPlan) -> dict[str, Any]:
@@ -82,7 +83,7 @@ def plan_json(plan: ReplayPlan) -> dict[str, Any]:
         plan.op, plan.schema, positional, plan.overload, keyword,
         {one.name: one.assumed for one in plan.arguments if one.assumed},
         plan.recorded, plan.traced, plan.work, plan.notes, plan.imports, cast("tuple[_Mode, ...]", plan.modes),
-        plan.restored,
+        plan.restored, tuple(map(value_json, plan.gradient)),
     )  # fmt: skip
     return cast("dict[str, Any]", msgspec.to_builtins(form))
 
@@ -126,6 +127,7 @@ def plan_from_json(data: Any) -> ReplayPlan:
         tuple(one for is_keyword, one in arguments if not is_keyword),
         tuple(one for is_keyword, one in arguments if is_keyword),
         recorded, form.traced, form.work, form.notes, form.imports, form.modes,
+        tuple(_gradient(one, f"gradient[{at}]") for at, one in enumerate(form.gradient)),
     )  # fmt: skip
 
 
@@ -183,6 +185,13 @@ def value_from_json(data: Any, place: str, depth: int = 0) -> Value:
             if isinstance(real, int | float) and isinstance(imaginary, int | float):
                 return complex(real, imaginary)
     raise NotAPlanError(f"{place}: is no argument")
+
+
+def _gradient(data: Any, place: str) -> TensorValue | None:
+    value = value_from_json(data, place)
+    if value is not None and not isinstance(value, TensorValue):
+        raise NotAPlanError(f"{place}: is no tensor")
+    return value
 
 
 def _tensor(data: Any, place: str) -> TensorValue:

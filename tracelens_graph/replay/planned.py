@@ -82,7 +82,7 @@ class Planned:
 
     @property
     def state(self) -> State:
-        """Whether there is a plan, and whether the trace tells all its arguments."""
+        """Whether there is a plan, and whether the trace has all its arguments."""
         if self.plan is None:
             return "no"
         return "assumed" if self.plan.assumed else "yes"

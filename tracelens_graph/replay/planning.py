@@ -40,7 +40,7 @@ def plan(node: Node) -> ReplayPlan:
         node: an op of a trace.
 
     Raises:
-        CannotReplay: the trace does not tell enough of it; the message says what would help.
+        CannotReplay: the trace does not record enough of it; the message says what would help.
     """
     return plan_call(node.graph, node.row)
 

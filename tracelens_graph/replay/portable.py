@@ -1,6 +1,6 @@
 """Calls of one vendor's library as the operation of PyTorch that leads to them on its GPUs, and runs on all others.
 
-What such a call is told besides, and what its kernels show, are settings of PyTorch: `cudnn.benchmark=True`.
+What such a call is given besides, and what its kernels show, are settings of PyTorch: `cudnn.benchmark=True`.
 """
 
 from __future__ import annotations
@@ -97,10 +97,9 @@ _NO: Source = _constant(None)
 _CONVOLUTION: Mapping[str, Source] = {"input": "self", "transposed": _constant(False), "output_padding": _zeros}
 _NORM: Mapping[str, Source] = {"momentum": "exponential_average_factor", "eps": "epsilon",
                                "cudnn_enabled": _constant(True)}  # fmt: skip
-_NORM_BACKWARD: Mapping[str, Source] = {
-    "grad_out": "grad_output", "save_invstd": "save_var", "eps": "epsilon", "train": _constant(True),
-    "output_mask": _constant((True, True, True)),
-}  # fmt: skip
+_OF_NORM: Mapping[str, Source] = {"training": "train", "momentum": _constant(0.1), "bias": "weight"}
+_OF_VENDORS_NORM: Mapping[str, Source] = {**_OF_NORM, "training": _constant(True), "eps": "epsilon",
+                                          "cudnn_enabled": _constant(True)}  # fmt: skip
 _HEADS_FIRST: Mapping[str, Source] = {"attn_mask": "attn_bias", "enable_gqa": partial(_shares_heads, "query", "key")}
 _SWAPPED = {name: partial(_swapped, name) for name in ("query", "key", "value")}
 _TOKENS_FIRST: Mapping[str, Source] = {
@@ -115,7 +114,8 @@ _OTHERS: tuple[tuple[str, str, Mapping[str, Source], Sequence[str]], ...] = (
     ("miopen_depthwise_convolution", "convolution", _CONVOLUTION, ()),
     ("_conv_depthwise2d|conv_depthwise3d", "convolution", {**_CONVOLUTION, "groups": _channels}, ()),
     ("(cudnn|miopen)_batch_norm", "batch_norm", _NORM, ()),
-    ("(cudnn|miopen)_batch_norm_backward", "native_batch_norm_backward", _NORM_BACKWARD, ()),
+    ("(cudnn|miopen)_batch_norm_backward", "batch_norm", _OF_VENDORS_NORM, ()),
+    ("native_batch_norm_backward", "native_batch_norm", _OF_NORM, ()),
     ("_scaled_dot_product_(flash|efficient|cudnn|fused)_attention(_overrideable|_for_cpu)?", _ATTENTION,
      _HEADS_FIRST, ()),
     ("_(flash|cudnn)_attention_forward", _ATTENTION, _TOKENS_FIRST,
@@ -123,7 +123,15 @@ _OTHERS: tuple[tuple[str, str, Mapping[str, Source], Sequence[str]], ...] = (
     ("_efficient_attention_forward", _ATTENTION,
      {**_TOKENS_FIRST, "attn_mask": "bias", "is_causal": _is_causal},
      ("cu_seqlens_q", "cu_seqlens_k", "seqlen_k", "window_size")),
-    ("(_cudnn|miopen)_rnn", "", _LAYERS, ()),
+    ("_scaled_dot_product_(flash|cudnn|fused)_attention(_overrideable|_for_cpu)?_backward", _ATTENTION,
+     _HEADS_FIRST, ("attn_bias",)),
+    ("_scaled_dot_product_efficient_attention_backward", _ATTENTION, _HEADS_FIRST, ("attn_bias",)),
+    ("_(flash|cudnn)_attention_backward", _ATTENTION, _TOKENS_FIRST,
+     ("cum_seq_q", "cum_seq_k", "window_size_left", "window_size_right", "attn_bias")),
+    ("_efficient_attention_backward", _ATTENTION,
+     {**_TOKENS_FIRST, "attn_mask": "bias", "is_causal": _is_causal},
+     ("bias", "cu_seqlens_q", "cu_seqlens_k", "window_size")),
+    ("(_cudnn|miopen)_rnn(_backward)?", "", _LAYERS, ()),
 )  # fmt: skip
 """Pattern of names, what stands for these calls, where its arguments come from that have other names there or do not
 exist, and arguments that must not be given, as nothing stands for them. Sources: the functions of PyTorch that call
@@ -150,7 +158,8 @@ def portable(plan: ReplayPlan, core: Core) -> ReplayPlan:
                 found = _converted(plan, _schema(op, given), sources, given)
             except CannotReplay:
                 continue
-            return replace(found, modes=(*plan.modes, *_settings(plan, core, given)))
+            modes = () if found.gradient else plan.modes
+            return replace(found, modes=(*modes, *_settings(plan, core, given)))
     return replace(plan, modes=(*plan.modes, *_settings(plan, core, given)))
 
 
@@ -173,11 +182,35 @@ def _converted(plan: ReplayPlan, schema: Schema, sources: Mapping[str, Source], 
         value = default_of(one) if missing else _value(source, given)
         arguments.append(Argument(one.name, one.declared, value, assumed.get(one.name, "")))
     positional = sum(not one.is_keyword for one in schema.parameters)
+    gradient: tuple[TensorValue | None, ...] = ()
+    if plan.op.endswith("_backward"):
+        arguments = [_followed(one) if one.name in _FOLLOWED else one for one in arguments]
+        swap = sources.get("query") == _SWAPPED["query"]
+        gradient = tuple(_result_gradient(name, swap, given) for name in _GRADIENTS if name in given)
     return replace(
         plan, op=schema.op, overload=schema.overload, schema=schema.text, positional=tuple(arguments[:positional]),
-        keyword=tuple(arguments[positional:]), recorded=as_recorded(arguments),
+        keyword=tuple(arguments[positional:]), recorded=plan.recorded if gradient else as_recorded(arguments),
+        gradient=gradient,
         traced=replace(plan.traced, within=plan.op),
     )  # fmt: skip
+
+
+_GRADIENTS = ("grad_out", "grad_out_", "grad_output", "grad_hy", "grad_cy")
+"""Arguments of gradients that are gradients of the results of the operation, in the order of these."""
+_FOLLOWED = frozenset({"query", "key", "value", "input", "weight", "bias", "hx", "params"})
+"""Arguments of operations that gradients are of."""
+
+
+def _followed(one: Argument) -> Argument:
+    """The argument with its tensors followed by autograd."""
+    return one.changed(lambda tensor, _: replace(tensor, grad=True))
+
+
+def _result_gradient(name: str, is_swapped: bool, given: Given) -> TensorValue | None:
+    if given[name] is None:
+        return None
+    found = _swapped(name, given) if is_swapped else given[name]
+    return replace(_tensor(found), grad=False, storage=None)
 
 
 def as_recorded(arguments: Sequence[Argument]) -> Recorded:
@@ -226,7 +259,7 @@ def _is_rounded(kernel: str) -> bool:
 
 
 def _flags(core: Core) -> dict[str, bool]:
-    """Flags that all convolutions of a trace were called with, as gradients do not tell theirs."""
+    """Flags that all convolutions of a trace were called with, as gradients do not show theirs."""
     found: dict[str, set[str]] = {}
     c = core.columns
     for code in [code for code, name in enumerate(core.names) if _TELLING.fullmatch(name)]:

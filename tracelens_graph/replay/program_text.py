@@ -198,13 +198,13 @@ def dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 def heading(plan: ReplayPlan) -> str:
     """The heading of a program in full: the operation, its arguments, what was traced, what is assumed."""
-    lines = [f"{ascii_text(plan.op)}: one operation of a trace, called again by itself.", ""]
+    lines = [f"{ascii_text(plan.name)}: one operation of a trace, called again by itself.", ""]
     lines += entry("arguments", ", ".join(f"{one.name} {words(one.value)}" for one in plan.arguments) or "none")
     return "\n".join([*lines, *heading_lines(plan), "", written_by(plan.imports)]) + "\n"
 
 
 def heading_lines(plan: ReplayPlan, width: int = _HEADING_WIDTH, is_short: bool = False) -> Iterator[str]:
-    """What a trace tells of a call, and what is assumed, as lines of a heading; a short one has one line of kernels."""
+    """What a trace says of a call, and what is assumed, as lines of a heading; a short one has one line of kernels."""
     kernels = list(plan.traced.kernels[:_MOST_KERNELS])
     if is_short and kernels:
         kernels = [cut_end("; ".join(kernels), width - _LABEL)]

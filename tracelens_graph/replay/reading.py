@@ -190,7 +190,7 @@ _BY_BASE = {
 
 
 def sparse_layout(call: Call) -> str:
-    """The layout of sparse tensors of a call, as far as names tell it."""
+    """The layout of sparse tensors of a call, as far as names show it."""
     names = " ".join([call.op, *call.around.children])
     found = next((one for one in _SPARSE if one in names or one.removeprefix("sparse_") + "_" in names), "")
     if found or "ccol_indices" in names or "::row_indices" in names:
@@ -234,14 +234,14 @@ the names of child ops and kernels (pattern -> value), and what is assumed witho
 
 
 def chosen_string(call: Call, parameter: str) -> tuple[str | None, str] | None:
-    """A string that was not recorded, and why it was chosen, empty where the trace tells; None without a rule."""
+    """A string that was not recorded, and why it was chosen, empty where the trace has it; None without a rule."""
     for op, name, signs, otherwise in CHOICES:
         if name == parameter and re.fullmatch(op, call.name):
             evidence = [*call.around.children, *call.around.kernels]
             for sign, value in signs.items():
                 if any(re.search(sign, one) for one in evidence):
                     return value, ""
-            return otherwise, "strings are not recorded, and nothing below the call tells"
+            return otherwise, "strings are not recorded, and nothing below the call shows them"
     return None
 
 

@@ -48,7 +48,7 @@ class Fill(Plain, frozen=True, array_like=True):
 
     Attributes:
         rule: name of a rule: `normal`, `integers` ...
-        options: what the rule is told besides, by parameter: `{"high": 32000}`.
+        options: what the rule is given besides, by parameter: `{"high": 32000}`.
     """
 
     rule: Word = "normal"
@@ -94,7 +94,7 @@ class TensorValue(Plain, frozen=True):
 
     @property
     def options(self) -> frozenset[str]:
-        """What its contents can be told besides their rule."""
+        """What its contents can be given besides their rule."""
         if self.layout != "strided":
             return frozenset({"entries", "dense", "coalesced"} if self.layout == "sparse_coo" else {"entries"})
         return RULES[self.fill.rule] if self.is_filled else frozenset()
@@ -153,7 +153,7 @@ class Argument(Struct, frozen=True):
         name: its name in the schema.
         type: its type as the schema writes it: `Tensor`, `SymInt[2]`, `ScalarType?`.
         value: what is passed.
-        assumed: why this value, where the trace does not tell it; empty where it does.
+        assumed: why this value, where the trace does not show it; empty where it does.
     """
 
     name: str
@@ -210,7 +210,7 @@ class Traced(Plain, frozen=True):
         children: names of the ops that it calls, in order, at all depths.
         kernel_us: time of that call's GPU work, the sum of durations, in us.
         median_us: median over all calls of the sum of their GPU work, in us.
-        gpu: name of the GPU; empty where the trace does not tell.
+        gpu: name of the GPU; empty where the trace does not show.
         host_us: duration of that call on the host, in us.
         total_us: sum over all calls of their GPU work, in us.
         percent: `total_us` as share of the GPU time of the trace, or of its part; 0 where that is not known.
@@ -236,7 +236,7 @@ class Work(Plain, frozen=True):
     """What performance models say of a call.
 
     Attributes:
-        flops, bytes: floating-point operations and bytes moved; None where no model tells.
+        flops, bytes: floating-point operations and bytes moved; None where no model knows.
         roof_us: least time on the traced GPU, in us; None where the device is not known.
     """
 
@@ -258,6 +258,7 @@ class ReplayPlan(Struct, frozen=True):
         work: what models say of one call.
         notes: what else is not as it was, in words.
         imports: modules that register the operation, where it is none of PyTorch's own.
+        gradient: if there are any, the gradient of the operation is called, given these gradients of its results.
         modes: what PyTorch is to be in during the call: `no_grad`, `below_autograd`, `autocast bfloat16`, and settings
             of `torch.backends` such as `cudnn.benchmark=True`.
     """
@@ -275,6 +276,12 @@ class ReplayPlan(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
     modes: tuple[str, ...] = ()
+    gradient: tuple[TensorValue | None, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What it is called: its operation; of a gradient the traced operation."""
+        return self.traced.within if self.gradient else self.op
 
     @property
     def arguments(self) -> Iterator[Argument]:
@@ -298,7 +305,7 @@ class ReplayPlan(Struct, frozen=True):
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """What the trace does not tell and was chosen, in words, one entry per argument."""
+        """What the trace does not show and was chosen, in words, one entry per argument."""
         return tuple(f"{one.name}: {one.assumed}" for one in self.arguments if one.assumed)
 
     @property

@@ -26,8 +26,8 @@ class Result(msgspec.Struct):
     Attributes:
         signature: its arguments; None for several operations in their order, which have none of their own.
         error: why there is none; empty if there is.
-        library: version of CUDA or ROCm; empty where the program could not tell.
-        driver: version of the driver and, where the system tells it, the clock: `580.65.06, 1980 MHz`.
+        library: version of CUDA or ROCm; empty where it is not known.
+        driver: version of the driver and, where it is known, the clock: `580.65.06, 1980 MHz`.
         count: calls in the trace; 0 for sizes that the trace does not have.
         traced_us, total_us: GPU time below these calls in the trace: its median, and its sum.
         percent: this sum as share of the trace's GPU time.
@@ -61,7 +61,7 @@ class Result(msgspec.Struct):
 
     @property
     def identity(self) -> str:
-        """What tells it from others of its file: operation, arguments, and how far they were shrunk."""
+        """What distinguishes it from others of its file: operation, arguments, and how far they were shrunk."""
         return json.dumps([self.op, msgspec.to_builtins(self.signature), self.largest_size])
 
 

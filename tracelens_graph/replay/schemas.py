@@ -212,7 +212,7 @@ def version_key(version: str) -> tuple[int, ...]:
 
 
 def reaches_out(schema: Schema) -> bool:
-    """Whether an operation reads, writes or starts what is outside of its tensors, as far as its schema tells."""
+    """Whether an operation reads, writes or starts what is outside of its tensors, as far as its schema shows."""
     texts = [one for one in schema.parameters if one.kind.base in _TEXTS]
     verb = _VERBS.fullmatch(schema.op.rpartition("::")[2])
     return any(verb or _PLACES.fullmatch(one.name) for one in texts)

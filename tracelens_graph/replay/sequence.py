@@ -58,7 +58,7 @@ class SequencePlan(HasProgram):
         steps: the operations with their tensors linked, in order of their begin.
         left_out: what is not replayed, by share.
         written: numbers of given tensors that an operation changes.
-        linked: how many of the operations are in the execution trace, which tells what tensors they share; None
+        linked: how many of the operations are in the execution trace, which shows what tensors they share; None
             without one.
         is_gpu: whether times are those of GPU work; else they are durations on the host.
     """
@@ -92,7 +92,7 @@ class SequencePlan(HasProgram):
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """What the trace does not tell of given arguments, each once: results that are passed on are as they come."""
+        """What the trace does not show of given arguments, each once: results that are passed on are as they come."""
         made = {one[0] for step in self.steps for one in step.makes}
         return tuple(
             dict.fromkeys(

@@ -1,6 +1,6 @@
 """Which tensors of a sequence of calls are one: results that become arguments, and arguments in one storage.
 
-An execution trace proves it. `Lineage` tells apart tensors with an id that was used again, so that equal numbers here
+An execution trace proves it. `Lineage` separates tensors with an id that was used again, so that equal numbers here
 are one tensor. A tensor that no call of the sequence makes is given; given tensors in one storage share memory, and a
 given tensor in the storage of a result is a view of that. Without an execution trace each argument is a tensor of its
 own.
@@ -70,7 +70,7 @@ def link(core: Core, rows: Sequence[int], plans: Sequence[ReplayPlan]) -> Sharin
     """Link the tensors of calls.
 
     Args:
-        core: the graph; with an execution trace it tells which tensors are one.
+        core: the graph; with an execution trace it shows which tensors are one.
         rows: rows of the calls, in order.
         plans: their plans.
     """

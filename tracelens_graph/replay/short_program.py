@@ -110,7 +110,7 @@ class _Program:
         self._library = preamble({plan.op: (plan.schema, plan.imports)})
         self._lines: list[str] = []
         self._texts: dict[str, str] = {}
-        """Tensors in shared memory -> their variables: what is told alike twice is one tensor."""
+        """Tensors in shared memory -> their variables: what is written alike twice is one tensor."""
 
     def text(self) -> str:
         arguments = {one.name: self._argument(one) for one in self._plan.arguments}
@@ -131,7 +131,7 @@ class _Program:
     def _heading(self) -> str:
         plan = self._plan
         needs = ", ".join(("PyTorch", *plan.imports))
-        first = f"{ascii_text(plan.op)}: one operation of a trace, called again."
+        first = f"{ascii_text(plan.name)}: one operation of a trace, called again."
         first += f" Written by tracelens_graph {__version__}; needs {needs} alone."
         return unquoted("\n".join([first, *heading_lines(plan, _WIDTH, is_short=True)]))
 
@@ -161,7 +161,7 @@ class _Program:
             function, given = f"{given[0][0]}.{name.partition('.')[0]}", given[1:]
         else:
             function = _function(plan, name)
-            # What is no tensor is given by name, which tells more.
+            # What is no tensor is given by name, which says more.
             unnamed = len(list(takewhile(lambda one: one.type.startswith("Tensor"), positional)))
             unnamed = len(positional) if any(keyword.iskeyword(one.name) for one in positional) else unnamed
             given, keywords = given[:unnamed], [*positional[unnamed:], *keywords]
@@ -171,7 +171,21 @@ class _Program:
         for mode in [one for one in plan.modes if "=" not in one]:
             yield f"{indent}with {_MODES[mode.partition(' ')[0]].format(dtype=mode.partition(' ')[2])}:"
             indent += "    "
-        yield _filled([f"return {function}(", *_separated(given), ")"], indent)
+        call = [f"{function}(", *_separated(given), ")"]
+        if not plan.gradient:
+            yield _filled(["return ", *call], indent)
+            return
+        self._lines.append(_filled(["results = ", *call], ""))
+        grads = {at: self._variable(f"grad_{at}", one) for at, one in enumerate(plan.gradient) if one is not None}
+        is_one = plan.schema.endswith("-> Tensor")
+        made = "results" if is_one else f"[{', '.join(f'results[{at}]' for at in grads)}]"
+        followed = ", ".join(
+            "*" * isinstance(one.value, tuple) + arguments[one.name][0]
+            for one in plan.arguments
+            if any(tensor.grad for tensor in tensors(one.value))
+        )
+        taken = f"{made}, [{followed}], [{', '.join(grads.values())}]"
+        yield f"{indent}return torch.autograd.grad({taken}, retain_graph=True)"
 
     def _argument(self, one: Argument) -> list[str]:
         """An argument as pieces of text; tensors in it get variables."""
@@ -263,7 +277,7 @@ class _Program:
             for name, is_set, _ in (one.partition("=") for one in plan.modes)
         ]
         result = {
-            "op": _pieces(plan.op)[0] + ' + " (reference)" * ("--reference" in sys.argv)' * bool(self._library),
+            "op": _pieces(plan.name)[0] + ' + " (reference)" * ("--reference" in sys.argv)' * bool(self._library),
             "count": traced.calls, "trace": _pieces(traced.trace)[0],
             "percent": f"{traced.percent:.4g}", "traced_us": traced.median_us or None,
             "total_us": traced.total_us or None, "median_us": "median", "spread_us": "[round(low, 2), round(high, 2)]",
@@ -281,7 +295,7 @@ class _Program:
         return _filled(["result = dict(", *_separated(listed), ")"], "    ")
 
     def _rates(self) -> str:
-        """What is printed of the rates of which the work is known."""
+        """What is printed of the rates, as far as the work is known."""
         rates = (("tflops", "TFLOP/s", self._plan.work.flops), ("tbytes_per_s", "TB/s", self._plan.work.bytes))
         return "".join(f", {{{name}:.3g}} {unit}" for name, unit, work in rates if work)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tracelens_graph.errors import AnalysisError, CannotReplay
+from tracelens_graph.errors import AnalysisError, CannotReplay, NotAValueError
 from tracelens_graph.perf.scalar_types import torch_dtype
 from tracelens_graph.replay.calls import Call, number, numbers, sizes, traced_call
 from tracelens_graph.replay.choosing import SCALAR, SCALARS, TENSORS, choose
@@ -83,7 +83,7 @@ class Swept:
 
     @property
     def doubled(self) -> list[str]:
-        """Tensors of which several sizes change, which may mean different things."""
+        """Tensors with several changed sizes, which may mean different things."""
         tensors = [name.rpartition(".")[0] for name in self.places if "." in name]
         return sorted({one for one in tensors if tensors.count(one) > 1})
 
@@ -113,10 +113,10 @@ def swept(plans: Plans, place: int, sweep: Sweep, estimates: Estimates) -> Swept
             other = plan_of(with_field(call, recorded=recorded, observed=()))
         except CannotReplay as error:
             raise AnalysisError(f"{name}: cannot be made with {value} at {', '.join(places)}: {error.reason}") from None
-        told = ", ".join(f"{place} = {value} for {size}" for place, size in places.items())
+        changes = ", ".join(f"{place} = {value} for {size}" for place, size in places.items())
         other = portable(other.with_traced(Traced(calls=0, gpu=made.traced.gpu, trace=made.traced.trace), Work()), core)
         work = estimates.of_cost(cost_of(other.op, other.recorded, made.traced.kernels))
-        found.append(replace(other, work=work, modes=made.modes, notes=(*other.notes, f"a sweep: {told}")))
+        found.append(replace(other, work=work, modes=made.modes, notes=(*other.notes, f"a sweep: {changes}")))
     return Swept(found, places)
 
 
@@ -181,7 +181,10 @@ def _nested(recorded: Recorded, at: int) -> Any:
         return sizes(dims) or ()
     if not text or kind not in (SCALAR, SCALARS):
         return ()
-    return numbers(text) if kind == SCALARS else number(text)
+    try:
+        return numbers(text) if kind == SCALARS else number(text)
+    except NotAValueError:
+        return ()
 
 
 def _flat(nested: Any, name: str) -> Iterator[tuple[str, int]]:

@@ -79,9 +79,10 @@ REPLAY_COVERAGE = TableSchema(
 
 OUTCOMES = {
     "equal": "recorded as in the trace",
-    "equal but assumed": "the same, with arguments that the trace does not tell",
+    "equal but assumed": "the same, with arguments that the trace lacks",
     "equal arguments": "ops below and kernels are not compared: it ran on another kind of device, the trace has no "
     "such call, or it is one of JAX",
+    "ran": "a gradient, which is another operation on this kind of device, so that nothing is compared",
     "other kernel": "other kernels",
     "other children": "other ops below",
     "other arguments": "another name, or other types, shapes, strides or values",
@@ -145,7 +146,7 @@ REPLAY_RESULTS = TableSchema(
             "this median as multiple of that of device A: above 1 the device is slower", heading="/A", drop_priority=0
         ),
         f"{OF_DEVICE}percent_of_roof": Column(
-            "least time on the device by its model, as share of the median; absent where either is not known",
+            "least time on the device by its model, as share of the median; absent where one is not known",
             "%",
             heading=" % of roof",
             drop_priority=1,

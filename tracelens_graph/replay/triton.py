@@ -149,7 +149,7 @@ def triton_plan(node: Node) -> TritonPlan:
         notes=("the source of the kernel is not in the trace; the program says where to put it",),
     )
     options = {name: args[name] for name in _OPTIONS if type(args.get(name)) is int and 0 < args[name] < _MOST}
-    # Temporary files have paths that tell about the machine; the name alone is the same everywhere.
+    # Temporary files have paths that say something of the machine; the name alone is the same everywhere.
     file = str(args.get("kernel_file") or "").replace("\\", "/").rpartition("/")[2]
     return TritonPlan(plan, node.name, _grid(args, kernels), options, file if _KERNEL_FILE.fullmatch(file) else "")
 
@@ -175,7 +175,7 @@ def _argument(recorded: Recorded, at: int) -> Argument:
 
 
 def _schema(name: str, positional: tuple[Argument, ...], constants: tuple[Argument, ...]) -> str:
-    """A schema as operations have one, so that the plan is like theirs; arguments that a kernel writes are not told."""
+    """A schema as operations have one, so that the plan is like theirs; what a kernel writes is not marked."""
     parts = [f"{one.type} {one.name}" for one in positional]
     parts += ["*", *(f"int {one.name}" for one in constants)] if constants else []
     return f"{_op(name)}({', '.join(parts)}) -> ()"

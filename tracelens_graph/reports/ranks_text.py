@@ -100,7 +100,8 @@ def _doubt(job: Job) -> str:
 
 def late_lines(job: Job) -> list[str]:
     """Which links are slow, or why that is not known; who makes the others wait, and why."""
-    return [*job.link_lines, *([] if job.lateness is None else job.lateness.lines)]
+    late = [] if job.lateness is None else job.lateness.lines
+    return [*job.link_lines, *late] if job.slow_links else [*late, *job.link_lines]  # open questions behind answers
 
 
 def all_lines(job: Job) -> list[str]:

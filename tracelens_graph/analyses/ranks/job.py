@@ -12,7 +12,7 @@ from tracelens_graph.analyses.ranks.collective_tables import collectives_table, 
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.link_delays import LinkDelays
 from tracelens_graph.analyses.ranks.link_tables import (
-    incomparable_links,
+    open_links,
     rank_links,
     slow_link_lines,
     with_slow_links,
@@ -28,6 +28,7 @@ from tracelens_graph.analyses.stragglers.late_causes import late_arrivals, late_
 from tracelens_graph.analyses.stragglers.lateness import Lateness, lateness
 from tracelens_graph.analyses.stragglers.reasons import OTHERS, UNNAMED
 from tracelens_graph.analyses.stragglers.slowdown import SLOWDOWN, Slowdown, slowdown
+from tracelens_graph.analyses.stragglers.sound import Sound
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
@@ -46,8 +47,8 @@ LATE_TABLES = ("culprits", "late_ranks", "late_arrivals", "slowdown")
 MOST_EVENTS = 2_000_000
 """Graphs of all ranks are held together where they have no more events than this."""
 
-MOST_OF_A_STEP_PERCENT = 50.0
-"""Communication that nothing hides is most of a step from this share on."""
+NOTICEABLE_PERCENT = 5.0
+"""Communication that nothing hides is worth a line from this share of a step on."""
 
 
 class Job:
@@ -99,12 +100,12 @@ class Job:
 
     @property
     def link_lines(self) -> list[str]:
-        """The slow links; of none why links could not be compared, where communication is most of a step."""
+        """The slow links; of none which could not be judged and why, where communication takes a noticeable time."""
         if self.slow_links:
             return slow_link_lines(self.slow_links)
         percent = dict(zip(*(self.table("rank_times")[name] for name in ("time", "percent")), strict=True))
         moves = (percent.get("exposed") or 0) - (percent.get("exposed_waiting") or 0)
-        line = incomparable_links(self.figures, self.links) if moves >= MOST_OF_A_STEP_PERCENT else ""
+        line = open_links(self.figures, self.links) if moves >= NOTICEABLE_PERCENT else ""
         return [line] if line else []
 
     @cached_property
@@ -116,7 +117,7 @@ class Job:
             evidence = self.matched.comparable
             is_all = evidence is self.matched
             arrivals = (self.table("late_arrivals") if is_all else self._late_arrivals(self._whole, evidence)).records()
-        return lateness(self.figures, arrivals, self.delays, self.slowdown if self.is_replayed else None)
+        return lateness(self.figures, arrivals, self.delays, self._sound)
 
     @cached_property
     def _causes(self) -> JobCauses | None:
@@ -138,6 +139,13 @@ class Job:
         """Whether the recording of all ranks can be run again with changes, in a short time."""
         is_all = len(self.matched.whole) == len(self.matched)  # as of the only step
         return is_all and self._is_small and self._causes is not None
+
+    @cached_property
+    def _sound(self) -> Sound | None:
+        """What each rank costs, by a replay; None where that is not known, or most collectives are on the host."""
+        if not self.is_replayed or self._causes is None or self.slowdown is None or not self.slowdown.work.is_covered:
+            return None
+        return Sound(self._causes)
 
     def repaired(self, places: Sequence[int]) -> WhatIf | None:
         """The recording with some ranks repaired, by a replay.

@@ -14,6 +14,7 @@ from tracelens_graph.analyses.ranks.collective_tables import number_of_ranks, sh
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.links import LATENCY_BYTES, Link, Links
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.ranks.outliers import ENOUGH, FACTOR_OF_FEW
 from tracelens_graph.analyses.ranks.slow_links import SlowLinks
 from tracelens_graph.analyses.stragglers.reasons import LINK
 from tracelens_graph.tables.column import Column, Role
@@ -85,6 +86,9 @@ RANK_LINKS = TableSchema(
     },
     reads=OF_RANKS,
 )  # fmt: skip
+
+OPEN_SHARE = 0.05
+"""Of the communication: what too few collectives of a link take longer is worth a line from it on."""
 
 MOST_LINES = 3
 """Slow links that are named, the most expensive first."""
@@ -160,10 +164,22 @@ def slow_link_lines(slow: Sequence[SlowLinks]) -> list[str]:
     return lines
 
 
-def incomparable_links(figures: Figures, links: Links) -> str:
-    """Why links could not be compared that have at least half of the communication; empty where they could."""
+def open_links(figures: Figures, links: Links) -> str:
+    """Which links could not be judged, and why: one that seems slow, or those with at least half of the communication.
+
+    Empty where all could.
+    """
     ns: dict[Link, float] = {one: one.ns * len(one.collectives) for one in links.all}
     half = sum(ns.values()) / 2
+    seems = [one for one in ns if one.others and one.factor >= FACTOR_OF_FEW and len(one.collectives) < ENOUGH]
+    worst = max(seems, key=lambda one: one.excess_ns, default=None)
+    if worst is not None and not worst.is_slow and worst.excess_ns >= OPEN_SHARE * 2 * half:
+        count = len(worst.collectives)
+        return (
+            f"not judged: {figures.names.link(worst.places, worst.is_pair)} may be slow: {worst.kind} of "
+            f"{shown_bytes(worst.size)} takes {worst.factor:.1f} times as long as on {worst.others:,} others, but only "
+            f"{count:,} collective{'s' * (count > 1)} show it"
+        )
     alone = [one for one in ns if not one.others]
     where = "; --table rank_links has the bandwidths"
     if alone and sum(ns[one] for one in alone) >= half:

@@ -19,6 +19,7 @@ import numpy as np
 
 from tracelens_graph.analyses.ranks.clocks import Clocks, RankClock, Way, clocks_by_ends, with_transfers
 from tracelens_graph.analyses.ranks.matching import SAME_END_NS, matched
+from tracelens_graph.analyses.ranks.numbers import are_together, by_time, split_by_end
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT, Parts, PartsByCollective
 from tracelens_graph.analyses.ranks.rank_collectives import Nodes, RankCollectives
 from tracelens_graph.graph.arrays import lower_medians
@@ -179,7 +180,7 @@ class MatchedCollectives(PartsByCollective):
         _, number, count = np.unique(pairs, axis=1, return_inverse=True, return_counts=True)
         number = np.where((self.number >= 0) & (count[number.reshape(-1)] > 1), number.reshape(-1), -1)
         numbers, place = np.unique(number[number >= 0], return_inverse=True)
-        number[number >= 0] = _by_time(numbers, place, self.start_ns[number >= 0])
+        number[number >= 0] = by_time(numbers, place, self.start_ns[number >= 0])
         made = copy(self)
         own = ("ranks", "parts", "is_corrected", "nodes", "hosts", "_windows", "start_ns", "end_ns", "trace")
         made.__dict__ = {name: getattr(self, name) for name in (*own, "left_out")} | {
@@ -246,14 +247,14 @@ class MatchedCollectives(PartsByCollective):
     @cached_property
     def _verified(self) -> _Verified:
         start, end = self.start_ns, self.end_ns
-        pair = _split(self._matched, end, self.parts.is_barrier & ~self.parts.is_recorded)
+        pair = split_by_end(self._matched, end, self.parts.is_barrier & ~self.parts.is_recorded)
         number = pair.copy()
         reason = np.zeros(len(number), np.int64)
         # Times of clocks that cannot be compared contradict no recorded numbers.
         clock = np.where(self.parts.sequence >= 0, self._together_clock[self.trace], 0)
         within = np.unique(np.stack([pair, clock]), axis=1, return_inverse=True)[1].reshape(-1)
         apart = np.zeros(int(pair.max(initial=-1)) + 1, bool)
-        np.logical_or.at(apart, pair, ~_together(within, start, end)[within])
+        np.logical_or.at(apart, pair, ~are_together(within, start, end)[within])
         apart &= ~self._may_leave_early(pair)
         if apart.any():
             # Of a collective that does not hold together, what ends with most of it is kept.
@@ -274,7 +275,7 @@ class MatchedCollectives(PartsByCollective):
         was_split = (whole_before > 1)[self._matched[lonely]]
         reason[lonely] = np.select((self.parts.lacks_partner[lonely], was_split), (3, 4), 1)
         numbers, place = np.unique(number[number >= 0], return_inverse=True)
-        number[number >= 0] = _by_time(numbers, place, start[number >= 0])
+        number[number >= 0] = by_time(numbers, place, start[number >= 0])
         return _Verified(number, reason)
 
     def _may_leave_early(self, number: np.ndarray) -> np.ndarray:
@@ -393,37 +394,3 @@ class MatchedCollectives(PartsByCollective):
     def _unknown_clocks(self) -> int:
         is_one_host = len({*self.hosts} - {None}) < 2
         return 0 if is_one_host else int((~np.isfinite(self.clocks.error_ns)).sum())
-
-
-def _split(number: np.ndarray, end: np.ndarray, which: np.ndarray) -> np.ndarray:
-    """Numbers, new ones for what of a collective ends apart from the rest of it; for some of the parts.
-
-    Without the names of process groups, collectives of several groups are in one lane, and look alike.
-    """
-    order = np.lexsort((end, number))
-    same = number[order][1:] == number[order][:-1]
-    later = np.diff(end[order]) > SAME_END_NS
-    begins = np.concatenate(([True], ~same | (later & which[order][1:])))[: len(order)]
-    found = np.empty(len(number), np.int64)
-    found[order] = np.cumsum(begins) - 1
-    return found
-
-
-def _together(number: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """For each number whether its parts all overlap, or end close together."""
-    order = np.argsort(number, kind="stable")
-    first = np.searchsorted(number[order], np.arange(int(number.max(initial=-1)) + 1))
-    if not len(first):
-        return np.empty(0, bool)
-    last_start = np.maximum.reduceat(start[order], first)
-    first_end, last_end = np.minimum.reduceat(end[order], first), np.maximum.reduceat(end[order], first)
-    return (last_start < first_end) | (last_end - first_end <= SAME_END_NS)
-
-
-def _by_time(numbers: np.ndarray, place: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Numbers from 0 on in the order of the first starts."""
-    first = np.full(len(numbers), np.iinfo(np.int64).max)
-    np.minimum.at(first, place, start)
-    rank = np.empty(len(numbers), np.int64)
-    rank[np.argsort(first, kind="stable")] = np.arange(len(numbers))
-    return rank[place]

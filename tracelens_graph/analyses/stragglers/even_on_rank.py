@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -24,7 +25,7 @@ from tracelens_graph.analyses.critical_path.rerun import Reach, weights
 from tracelens_graph.analyses.diagnosis.finding import brief
 from tracelens_graph.analyses.shared.gpu_work import COMPUTATION as COMPUTES
 from tracelens_graph.analyses.shared.gpu_work import gpu_classes
-from tracelens_graph.analyses.stragglers.rank_work import HostLabels, Label
+from tracelens_graph.analyses.stragglers.rank_work import HostLabels, Label, Spent
 from tracelens_graph.analyses.stragglers.reasons import around, called, most_by_chance
 from tracelens_graph.analyses.stragglers.slow_hosts import HostTotals, totals_of
 from tracelens_graph.graph.arrays import positions_by
@@ -38,6 +39,9 @@ COMPUTATION, HOST = 0, 1
 
 IDEAL, RECORDED = "ideal", "recorded"
 """Names of weights; with those called by the number of a type its operations alone take what they took."""
+
+_FEW, _ONE_OF, _MOST_LOOKED_AT, _MOST_STEPS = 8, 10, 32, 4
+"""So many stretches of the host, or one of so many, are few; how many are looked at, and of how many steps."""
 
 _MOST_NAMES = 3
 """Kernels with most of an excess, whose inputs are looked at."""
@@ -163,15 +167,17 @@ class Excess(NamedTuple):
     Attributes:
         what: the work with most of it, and what stands around that; of the GPU one each of `names`.
         names: names of the GPU work with most of it, the most first.
-        label: what the host did most of the time in the stretch with most.
-        ns: by how much all takes longer.
-        is_most: whether the stretch of the host has most of that.
+        label: what the host did most of the time in the few stretches with most.
+        steps: numbers of the steps of the host with most.
+        ns: by how much all takes longer, of the host in these steps.
+        is_most: whether few stretches of the host have most of all.
         is_chance: whether GPU work takes longer by no more than chance.
     """
 
     what: list[str]
     names: Sequence[str] = ()
     label: Label | None = None
+    steps: Sequence[int] = ()
     ns: int = 0
     is_most: bool = True
     is_chance: bool = False
@@ -191,13 +197,8 @@ def excess_on(rank: Reader, asked: tuple[Given, Even, int, Sequence[int] | None]
     edge = every[excess[every] > 0]
     if not len(edge):
         return None
-    total = int(excess[edge].sum())
     if kind == HOST:
-        longest = int(edge[np.argmax(excess[edge])])
-        shift = made.on_clock(0, 0)
-        span = (int(made.time[point[longest]]) - shift for point in (made.before, made.after))
-        label, most = max(HostLabels(core).within(*span).items(), key=lambda one: one[1].ns)
-        return Excess([called(core, most)], label=label, ns=total, is_most=2 * int(excess[longest]) >= total)
+        return _of_host(made, core, edge, excess)
     row = made.row[made.after[edge]]
     codes, place = np.unique(core.columns.name[row], return_inverse=True)
     sums = np.bincount(place, excess[edge])
@@ -211,18 +212,58 @@ def excess_on(rank: Reader, asked: tuple[Given, Even, int, Sequence[int] | None]
     )
 
 
-class HostTimes(NamedTuple):
-    """What the host of a rank did in the whole recording: by thread what it worked, and the time of each label, ns."""
+def _of_host(made: Causes, core: Core, edge: Rows, excess: Ns) -> Excess:
+    longest = edge[np.argsort(-excess[edge], kind="stable")]
+    few = longest[: max(_FEW, len(longest) // _ONE_OF)]
+    labels, found, sums = HostLabels(core), dict[Label, Spent](), Counter[Label]()
+    shift = made.on_clock(0, 0)
+    for one in few[:_MOST_LOOKED_AT].tolist():
+        span = (int(made.time[point[one]]) - shift for point in (made.before, made.after))
+        label, spent = max(labels.within(*span).items(), key=lambda each: each[1].ns)
+        found.setdefault(label, spent)
+        sums[label] += int(excess[one])
+    label = max(sums, key=lambda one: sums[one])
+    of_step = Counter[int]()
+    for row, ns in zip(made.row[made.after[edge]].tolist(), excess[edge].tolist(), strict=True):
+        of_step[_step(core, row)] += ns
+    most = of_step.most_common(_MOST_STEPS)
+    return Excess(
+        [called(core, found[label])],
+        label=label,
+        steps=[step for step, _ in most],
+        ns=sum(ns for _, ns in most),
+        is_most=2 * int(excess[few].sum()) >= int(excess[edge].sum()),
+    )
 
-    totals: list[HostTotals]
-    ns: dict[Label, int]
+
+def label_on(rank: Reader, asked: tuple[Label, Sequence[int]]) -> int:
+    """How long the host of a rank spent with a label in some steps, by their numbers; without steps in all, ns."""
+    label, steps = asked
+    core = rank.core
+    c, marks = core.columns, np.unique(core.step)
+    marks = marks[marks >= 0]
+    wanted = [one for one in marks.tolist() if step_number(core.names[c.name[one]]) in steps]
+    spans = zip(c.start_ns[wanted].tolist(), c.end_ns[wanted].tolist(), strict=True)
+    every = [(int(c.start_ns.min()), int(c.end_ns.max()))] if not len(marks) else spans
+    labels = HostLabels(core)
+    return sum(labels.within(*span).get(label, Spent()).ns for span in every)
 
 
-def host_on(rank: Reader, _: None) -> HostTimes:
-    """What the host of a rank did."""
-    c, labels = rank.core.columns, HostLabels(rank.core)
-    spent = labels.within(int(c.start_ns.min()), int(c.end_ns.max()))
-    return HostTimes(totals_of(rank.core, labels), {label: one.ns for label, one in spent.items()})
+def inputs_on(rank: Reader, given: Given) -> dict[tuple[int, str, int], list[str]]:
+    """Lane of the GPU -> the sizes of the inputs of the ops of its events; empty where they are not recorded."""
+    core, c, made = rank.core, rank.core.columns, own_causes(rank.once(kept_rank), given, rank.core)
+    found = {}
+    for key, lane in lanes(made, 0).items():
+        if key[1] == "gpu":
+            owner = c.owner[made.row[made.after[lane.edge]]]
+            codes = np.where(owner >= 0, c.argset[owner], -1).tolist()
+            found[key] = [core.argsets[one][0] if one >= 0 else "" for one in codes]
+    return found
+
+
+def host_on(rank: Reader, _: None) -> list[HostTotals]:
+    """What the host of a rank worked in the whole recording, by thread."""
+    return totals_of(rank.core, HostLabels(rank.core))
 
 
 class KernelsOf(NamedTuple):

@@ -6,7 +6,7 @@ recorded and all others even; see `even_on_rank`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -16,23 +16,34 @@ from tracelens_graph.analyses.critical_path.meetings import Again
 from tracelens_graph.analyses.critical_path.path import followed_paths
 from tracelens_graph.analyses.critical_path.rerun import NEVER, Reach, incomplete_ranks
 from tracelens_graph.analyses.stragglers.even_on_rank import IDEAL, RECORDED, Even, reach_on
-from tracelens_graph.analyses.stragglers.ideals import ideals
+from tracelens_graph.analyses.stragglers.ideals import KINDS, ideals
 from tracelens_graph.analyses.stragglers.rank_work import pipelines
 from tracelens_graph.analyses.stragglers.work import Work
 from tracelens_graph.analyses.stragglers.work_reasons import WorkReasons
-from tracelens_graph.utils.arrays import Mask
+from tracelens_graph.utils.arrays import Codes, Mask
 
 HELD_UP = 0.01
 """Ranks hold up the others if these end sooner without them by this share of the recording."""
 
 
-def work_of_job(job: JobCauses) -> Work:
-    """The operations of recorded ranks."""
+Others = Callable[[JobCauses, Codes, list[Even]], list[Even]]
+"""What operations would take instead, from the ranks, their stages, and what they would take where work is even."""
+
+
+def work_of_job(job: JobCauses, instead: Others | None = None) -> Work:
+    """The operations of recorded ranks.
+
+    Args:
+        job: the ranks.
+        instead: what they would take; by default that of even work.
+    """
     apart = _apart(job)
     count = len(job.traces)
     nowhere = np.zeros(count, np.int64)
     pipeline, stage = (nowhere, nowhere) if job.matched is None else pipelines(job.matched)
     kinds, even = ideals(job, apart, stage, between_programs=True)
+    if instead is not None:
+        kinds, even = list(KINDS), instead(job, stage, even)
     reach, of_kind = _reach(job, even)
     again = job.meetings.again(reach)
     # Where the path begins that bounds the recording: ranks that began to record before do not lengthen it.

@@ -20,7 +20,7 @@ from tracelens_graph.analyses.ranks.link_delays import LinkDelays
 from tracelens_graph.analyses.ranks.matched_collectives import ALONE, MatchedCollectives
 from tracelens_graph.analyses.ranks.matching_notes import notes_on_matching
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
-from tracelens_graph.analyses.stragglers.culprits import Culprit, joined, proven
+from tracelens_graph.analyses.stragglers.culprits import Culprit, joined
 from tracelens_graph.analyses.stragglers.names import called, teams, when
 from tracelens_graph.analyses.stragglers.reasons import (
     EARLIER,
@@ -31,16 +31,14 @@ from tracelens_graph.analyses.stragglers.reasons import (
     UNKNOWN,
     UNNAMED,
 )
-from tracelens_graph.analyses.stragglers.slowdown import Slowdown
-from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.analyses.stragglers.sound import LEAST_OF_A_STEP, Excess, Sound, kind_of
+from tracelens_graph.graph.intervals import length_before, merge, sum_by_group
 from tracelens_graph.graph.trace_set import rank_titles
 from tracelens_graph.utils.arrays import Ns
 from tracelens_graph.utils.texts import ranges
 
 LEAST_PERCENT = 2.0
 """Of the mean span of the ranks: what delays below it cost is not worth a repair."""
-LEAST_OF_A_STEP_PERCENT = 20.0
-"""Or of a step, where delays are of few steps."""
 SMALL_PERCENT = 10.0
 """A rank, or a reason, with less than this share of the lateness of the largest beside it is none of its own."""
 UNPROVEN = 3
@@ -73,22 +71,11 @@ class Lateness:
         return "; ".join(self.lines)
 
 
-@dataclass(frozen=True)
-class _Late:
-    """New lateness of a rank in a step, for one reason."""
-
-    place: int
-    step: int | None
-    reason: str
-    what: str
-    ns: int
-
-
 def lateness(
     figures: Figures,
     arrivals: Sequence[Mapping[str, Any]] | None = None,
     delays: LinkDelays | None = None,
-    even: Slowdown | None = None,
+    sound: Sound | None = None,
 ) -> Lateness | None:
     """Who makes the others wait.
 
@@ -99,7 +86,8 @@ def lateness(
         arrivals: rows of `late_arrivals` of these collectives, as far as clocks can be compared; None where no reasons
             are known. Then the ranks that came last with most delay are late, unless most ranks do.
         delays: what slow links delay, which is no fault of a rank.
-        even: the job against its ideal, where a replay is to show what each culprit costs.
+        sound: the job against the one in which no rank is slower than its like, where it is replayed: then that shows
+            who costs what.
 
     Returns:
         None for a single trace, or where the traces have no collectives in common.
@@ -126,13 +114,15 @@ def lateness(
             return Lateness((), None, (f"no rank is proven late: {apart}", *files))
     delay_ns = np.zeros(len(m.parts), np.int64) if delays is None else delays.delay_ns
     held_up = held_up_by(m, later_by(m, m.start_ns - delay_ns)) if delays is None or unknown else delays.held_up_ns
-    always = _nearly_always_last(m, held_up) if len(m.ranks) > 2 else -1
-    least = figures.chance_ns * np.where(np.arange(len(m.ranks))[:, None] == always, 1, UNPROVEN if even is None else 1)
-    found = _without_reasons(figures, held_up) if arrivals is None else _with_reasons(m, arrivals, delay_ns, least)
-    grouped = list(_grouped(figures, found))
-    if even is not None and even.work.is_covered:
-        grouped = proven(grouped, even, figures)
-    culprits = tuple(joined(grouped, _steps(figures)))
+    if sound is not None:
+        found = sound.excesses
+    elif arrivals is None:
+        found = _without_reasons(figures, held_up)
+    else:
+        always = _nearly_always_last(m, held_up) if len(m.ranks) > 2 else -1
+        least = figures.chance_ns * np.where(np.arange(len(m.ranks))[:, None] == always, 1, UNPROVEN)
+        found = _with_reasons(m, arrivals, delay_ns, least)
+    culprits = tuple(joined(list(_grouped(figures, found, sound)), _steps(figures)))
     notes = [*missing, *files, *_before(figures, arrivals or ())]
     if not culprits:
         return Lateness((), None, (_nobody(figures, held_up), *notes))
@@ -145,7 +135,7 @@ def lateness(
 
 def _with_reasons(
     m: MatchedCollectives, arrivals: Iterable[Mapping[str, Any]], delay_ns: Ns, least: np.ndarray
-) -> list[_Late]:
+) -> list[Excess]:
     """New lateness by rank, step and reason: more than chance, each delay once, of a rank's main reasons."""
     place = {one.name: at for at, one in enumerate(m.ranks)}
     of_part = zip(m.number.tolist(), m.trace.tolist(), delay_ns.tolist(), strict=True)
@@ -164,8 +154,13 @@ def _with_reasons(
         within = [one for one in of_step[rank, row["step"]] if one["collective"] > since]
         counted = sum(one["new_us"] for one in within)
         of_step[rank, row["step"]].append({**row, "new_us": max(new_us - counted, 0.0)})
+    own_ns = _own_ns(m)
     of_rank: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for (rank, _), rows in of_step.items():
+    for (rank, step), rows in of_step.items():
+        new_us = sum(row["new_us"] for row in rows)
+        most_us = own_ns.get((rank, step), new_us * 1e3) / 1e3
+        if most_us < new_us:
+            rows[:] = [{**row, "new_us": row["new_us"] * max(most_us, 0.0) / new_us} for row in rows]
         for row in rows:
             of_rank[rank][row["reason"]] += row["new_us"]
     sums: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
@@ -174,12 +169,39 @@ def _with_reasons(
             sums[rank, step, _as_one(row["reason"], of_rank[rank])].append(row)
     main = {rank: _main(reasons) for rank, reasons in of_rank.items()}
     return [
-        _Late(
+        Excess(
             rank, step, reason, max(rows, key=lambda row: (row["reason"] == reason, *_weight(row)))["what"],
             round(sum(row["new_us"] for row in rows) * 1e3),
         )
         for (rank, step, reason), rows in sums.items() if reason in main[rank]
     ]  # fmt: skip
+
+
+def _own_ns(m: MatchedCollectives) -> dict[tuple[int, int | None], float]:
+    """(Place of a rank without GPU work, number of a step) -> how much longer than the median rank it was in none of
+    its collectives: so long it kept others waiting at most.
+
+    Where it waits on the host looks like its own time. Nothing counts where a rank of the same group was so for more
+    than twice as long: who waited for that computes less beside other collectives.
+    """
+    of_step: dict[int | None, dict[int, int]] = defaultdict(dict)
+    for place, rank in enumerate(m.ranks):
+        if not rank.has_gpu_work:
+            parts = m.parts.of_rank(place)
+            inside = merge(m.parts.own_start_ns[parts], m.parts.own_end_ns[parts])
+            for one in rank.steps:
+                meanwhile = length_before(inside, np.array([one.start_ns, one.end_ns]))
+                of_step[one.number][place] = one.end_ns - one.start_ns - int(np.diff(meanwhile)[0])
+    groups = {frozenset(m.trace[m.parts_of(at)].tolist()) for at in range(len(m) if of_step else 0)}
+    narrow = [group for group in groups if len(group) < len(m.ranks)]
+    beside = [frozenset().union(*(group for group in narrow if place in group)) for place in range(len(m.ranks))]
+    found = {}
+    for step, of in of_step.items():
+        usual = float(np.median(list(of.values())))
+        for place, ns in of.items():
+            most = max((of[one] - usual for one in beside[place] if one in of), default=0.0)
+            found[place, step] = ns - usual if 2 * (ns - usual) >= most else 0.0
+    return found
 
 
 def _as_one(reason: str, of_rank: Mapping[str, float]) -> str:
@@ -201,7 +223,7 @@ def _weight(row: Mapping[str, Any]) -> tuple[bool, float]:
     return bool(row["what"]), row["new_us"]
 
 
-def _without_reasons(figures: Figures, by: tuple[np.ndarray, Ns]) -> list[_Late]:
+def _without_reasons(figures: Figures, by: tuple[np.ndarray, Ns]) -> list[Excess]:
     """Delays by the ranks that came last, of those with most; nothing if most ranks have as much."""
     last, later = by
     held_up = sum_by_group(last[last >= 0], later[last >= 0], len(figures.matched.ranks))
@@ -212,7 +234,7 @@ def _without_reasons(figures: Figures, by: tuple[np.ndarray, Ns]) -> list[_Late]
     for place in worst.tolist():
         own = later[last == place]
         what = f"last to {len(own):,} of {len(last):,} collectives, by up to {shown_ms(int(own.max(initial=0)))}"
-        found.append(_Late(place, None, UNKNOWN, what, int(held_up[place])))
+        found.append(Excess(place, None, UNKNOWN, what, int(held_up[place])))
     return found
 
 
@@ -230,25 +252,26 @@ def _before(figures: Figures, arrivals: Iterable[Mapping[str, Any]]) -> list[str
 # --- who they are together --------------------------------------------------------------------------------------------
 
 
-def _by_cause(found: Sequence[_Late]) -> Mapping[tuple[str, str], list[_Late]]:
+def _by_cause(found: Sequence[Excess]) -> Mapping[tuple[str, str], list[Excess]]:
     """Lateness by reason, that of the host also by what each rank mostly did."""
     did: dict[tuple[int, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for one in found:
         did[one.place, one.reason]["" if one.reason in GPU_REASONS else one.what.partition(",")[0]] += one.ns
-    causes: dict[tuple[str, str], list[_Late]] = defaultdict(list)
+    causes: dict[tuple[str, str], list[Excess]] = defaultdict(list)
     for one in found:
         mostly = did[one.place, one.reason]
         causes[one.reason, max(mostly, key=lambda what: mostly[what])].append(one)
     return causes
 
 
-def _grouped(figures: Figures, found: Sequence[_Late]) -> Iterable[Culprit]:
+def _grouped(figures: Figures, found: Sequence[Excess], sound: Sound | None) -> Iterable[Culprit]:
     """Culprits: late ranks with one cause."""
-    span = figures.mean_span_ns
     steps = _steps(figures)
+    span = figures.mean_span_ns if sound is None else sound.recorded_ns
     shared = teams(figures) if found else []
     for (reason, what), lates in _by_cause(found).items():
-        late = _more_than_usual(lates, len(figures.matched.ranks)) if reason in GPU_REASONS else lates
+        is_usual = sound is None and reason in GPU_REASONS
+        late = _more_than_usual(lates, len(figures.matched.ranks)) if is_usual else lates
         if not late:
             continue
         totals: dict[int, int] = defaultdict(int)
@@ -257,11 +280,17 @@ def _grouped(figures: Figures, found: Sequence[_Late]) -> Iterable[Culprit]:
             totals[one.place] += one.ns
             of_step[one.step][one.place] += one.ns
         least = SMALL_PERCENT / 100 * max(totals.values())
-        places = sorted(place for place, ns in totals.items() if ns >= least)
+        places = sorted(place for place, ns in totals.items() if ns >= least or sound is not None)
         costs = {step: max(of.values()) for step, of in of_step.items()}
         cost = sum(costs.values())
-        of_a_step = max(costs.values()) / (span / max(len(steps), 1))
-        if percent(cost, span) < LEAST_PERCENT and (len(steps) < 2 or 100 * of_a_step < LEAST_OF_A_STEP_PERCENT):
+        if sound is not None:
+            cost = sound.cost_ns(places, kind_of(reason))
+        if (
+            not sound.counts(cost)
+            if sound is not None
+            else percent(cost, span) < LEAST_PERCENT
+            and (len(steps) < 2 or max(costs.values()) < LEAST_OF_A_STEP * span / len(steps))
+        ):
             continue
         struck = sorted(
             step for step, ns in costs.items() if step is not None and ns >= SMALL_PERCENT / 100 * max(costs.values())
@@ -280,7 +309,7 @@ def _steps(figures: Figures) -> list[int]:
     return sorted({step for step in figures.step if step is not None})
 
 
-def _more_than_usual(late: Sequence[_Late], ranks: int) -> list[_Late]:
+def _more_than_usual(late: Sequence[Excess], ranks: int) -> list[Excess]:
     """The lateness of ranks that are much later than the median rank: durations vary by chance, on all ranks."""
     totals = [0] * ranks
     for one in late:

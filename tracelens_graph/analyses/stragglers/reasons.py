@@ -40,6 +40,8 @@ EXPLAINED_PERCENT = 30.0
 """Share of the new lateness that a difference must account for to be called its reason."""
 MOST_PERCENT = 50.0
 """A call with less than this share of the difference is said to have that share only."""
+PART = "% of the difference"
+"""So ends what is said of it."""
 JITTER_PERCENT = 3.0
 """A difference below this share of what the median rank spent on the same is none."""
 
@@ -249,7 +251,7 @@ def _host(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
         evidence += f"; of this call {shown_ms(spent.ns)} against {shown_ms(other_ns)}"
     what = called(core, spent)
     if what and (spent.ns - other_ns) < MOST_PERCENT / 100 * more:
-        what += f", {percent(spent.ns - other_ns, more):.0f} % of the difference"
+        what += f", {percent(spent.ns - other_ns, more):.0f} {PART}"
     return Reason(OF_STATE[state], new, what, evidence, spent.row)
 
 

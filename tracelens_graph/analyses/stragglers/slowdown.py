@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +22,7 @@ from tracelens_graph.analyses.critical_path.job_causes import job_causes
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.stragglers.job_work import work_of_job
 from tracelens_graph.analyses.stragglers.operations import work_of_parquet
-from tracelens_graph.analyses.stragglers.reasons import LINK, in_words
+from tracelens_graph.analyses.stragglers.reasons import LINK, MORE, in_words
 from tracelens_graph.analyses.stragglers.work import Work
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.tables.column import Column
@@ -135,13 +136,9 @@ class Slowdown:
 
     def _kept(self, workers: Sequence[int] | Rows | Mask | None = None, kind: int | None = None) -> Mask:
         """Operations of some workers, or all, and of a type, or all types: a mask of workers and types."""
-        kept = np.ones((len(self.work.workers), len(self.work.kinds)), bool)
-        if workers is not None:
-            there = np.zeros(len(kept), bool)
-            there[np.array(workers, None if len(workers) else np.int64)] = True
-            kept &= there[:, None]
-        if kind is not None:
-            kept &= np.arange(kept.shape[1]) == kind
+        kept = np.zeros((len(self.work.workers), len(self.work.kinds)), bool)
+        rows = slice(None) if workers is None else np.array(workers, None if len(workers) else np.int64)
+        kept[rows, slice(None) if kind is None else kind] = True
         return kept
 
     @cached_property
@@ -236,22 +233,25 @@ class Slowdown:
     def _line(self, known: Mapping[int, tuple[str, str]]) -> str:
         text = f"slowdown: {self.job:.2f} times the ideal job, in which ranks have even work"
         if self.job < 1 - NO_FASTER:
-            return "slowdown: none is found: by the replay the job would not be faster with even work"
+            of_late = ", but the job is faster without what makes ranks late" if known else ""
+            return f"slowdown: none is found: by the replay the job would not be faster with even work{of_late}"
         found = self.culprits
         if self.job < 1 + WORTH_A_REASON or not (found or (found := self._behind_links)):
             return text
-        stage = self._stage_of(found)
-        names = [f"{self.work.workers[at]} alone {self.workers[at]:.2f}" for at in found[:3]]
-        more = f" and {len(found) - 3:,} more" if len(found) > 3 else ""
-        reason, what = known.get(found[0]) or self.why(found[0])
-        if stage is not None:
-            names, more = [f"stage {stage} (of 0 to {max(self.stages)}) alone {self.stages[stage]:.2f}"], ""
-            reason = f"uneven stages, {reason}"
+        why = {at: known.get(at) or self.why(at) for at in found}
+        reason, what = why[found[0]]
         if reason == LINK:  # a link is of several ranks, and none of them is slow itself
             kind, _, _ = what.partition(":")
             return f"{text}; slow transfers of {kind} alone {self.types.get(kind, self.job):.2f}"
-        because = f": {in_words(reason, what)}" if reason else ""
-        return f"{text}; {', '.join(names)}{more}{because}"
+        if (stage := self._stage_of(found, reason)) is not None:
+            names = [f"stage {stage} (of 0 to {max(self.stages)}) alone {self.stages[stage]:.2f}"]
+            return f"{text}; {names[0]}: uneven stages, {in_words(reason, what)}"
+        parts = []
+        for because, same in groupby(found[:3], key=lambda at: in_words(*why[at]) if why[at][0] else ""):
+            names = [f"{self.work.workers[at]} alone {self.workers[at]:.2f}" for at in same]
+            parts.append(", ".join(names) + f": {because}" * bool(because))
+        more = f"; and {len(found) - 3:,} more" if len(found) > 3 else ""
+        return f"{text}; {'; '.join(parts)}{more}"
 
     @property
     def _behind_links(self) -> list[int]:
@@ -261,12 +261,13 @@ class Slowdown:
         excess = self.types.get(what.partition(":")[0], 1.0) - 1
         return [worst] if reason == LINK and 2 * excess >= self.job - 1 else []
 
-    def _stage_of(self, workers: Sequence[int]) -> int | None:
-        """The stage whose workers these are, all of several; None for any others."""
+    def _stage_of(self, workers: Sequence[int], reason: str) -> int | None:
+        """The stage whose workers these are, all of several, or one with more work; None for any others."""
         stages = {int(self.work.stage[at]) for at in workers}
         stage = stages.pop()
         count = int((self.work.stage == stage).sum())
-        return None if stages or len(self.stages) < 2 or not 1 < count == len(workers) else stage
+        is_whole = count == len(workers) and (count > 1 or reason == MORE)
+        return stage if is_whole and not stages and len(self.stages) > 1 else None
 
     def _with_only(self, kept: Mask) -> float:
         return self.work.length_ns(kept) / self.ideal_ns

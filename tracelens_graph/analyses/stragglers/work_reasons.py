@@ -16,11 +16,11 @@ from tracelens_graph.analyses.stragglers.even_on_rank import (
     COMPUTATION,
     HOST,
     Even,
-    HostTimes,
     KernelsOf,
     excess_on,
     host_on,
     kernels_on,
+    label_on,
 )
 from tracelens_graph.analyses.stragglers.reasons import (
     LARGER,
@@ -28,10 +28,11 @@ from tracelens_graph.analyses.stragglers.reasons import (
     MORE,
     MOST_PERCENT,
     OF_STATE,
+    PART,
     SLOW_HOST,
     SLOWER,
 )
-from tracelens_graph.analyses.stragglers.slow_hosts import slow_hosts
+from tracelens_graph.analyses.stragglers.slow_hosts import HostTotals, slow_hosts
 
 MORE_OFTEN = 1.05
 """What runs more often than this many times as often as on the median rank is more work."""
@@ -70,11 +71,11 @@ class WorkReasons:
             if not found.is_most and (slow := self._slow_hosts[worker]):
                 return SLOW_HOST, slow
             (what,) = found.what
-            if what and not found.is_most:
-                takes = [one.ns.get(found.label, 0) for one in self._hosts]
-                longer = takes[worker] - median_low(takes[:worker] + takes[worker + 1 :])
-                if 0 <= longer < MOST_PERCENT / 100 * found.ns:
-                    what += f", {percent(longer, found.ns):.0f} % of the difference"
+            asked_of = [(found.label, found.steps)] * len(self._even)
+            takes = [ns for _, ns in sorted(self._job.ask(label_on, asked_of))]
+            longer = takes[worker] - median_low(takes[:worker] + takes[worker + 1 :])
+            if longer < MOST_PERCENT / 100 * found.ns:
+                what += f", {percent(max(longer, 0), found.ns):.0f} {PART}"
             return OF_STATE.get(found.label[0], "op"), what
         if kind != COMPUTATION:
             return LINK, f"{self._kinds[kind]}: {found.what[0]}"
@@ -99,12 +100,12 @@ class WorkReasons:
         return LARGER if is_known_elsewhere and (not own or ranks[own] < 2) else SLOWER
 
     @cached_property
-    def _hosts(self) -> list[HostTimes]:
+    def _hosts(self) -> list[list[HostTotals]]:
         return [one for _, one in sorted(self._job.ask(host_on, [None] * len(self._even)), key=lambda one: one[0])]
 
     @cached_property
     def _slow_hosts(self) -> list[str]:
-        return slow_hosts([one.totals for one in self._hosts])
+        return slow_hosts(self._hosts)
 
     @cached_property
     def _kernels(self) -> list[Mapping[str, KernelsOf]]:

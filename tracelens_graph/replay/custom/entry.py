@@ -18,7 +18,7 @@ class Shipped(Replayer):
         reference: function of `replay.program.references` that computes the same.
         library: function there that calls the library where what was traced is no operation of PyTorch; else empty.
         other: schemas of other versions of the library, which differ in the number of arguments.
-        texts: argument that is a text, which no profiler records -> the argument whose dtype tells it, and dtype ->
+        texts: argument that is a text, which no profiler records -> the argument whose dtype shows it, and dtype ->
             text, `""` for any other.
         absent: argument that some traces lack -> the argument whose sizes it has, its dtype as a profiler writes it,
             or for a number `""` and its value.

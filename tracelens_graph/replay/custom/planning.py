@@ -46,8 +46,8 @@ def plan_custom(call: Call, replayer: Replayer) -> ReplayPlan:
             "the schema of the version that was traced: a replayer in an extension",
         )
     schema = schema or every[0]
-    told = _with_texts(schema, recorded, known)
-    made = plan_of(with_field(call, recorded=recorded, schemas=(told,)))
+    with_texts = _with_texts(schema, recorded, known)
+    made = plan_of(with_field(call, recorded=recorded, schemas=(with_texts,)))
     held = {one: _fill_of(known, one, made) for one in known.fills}
 
     def filled(one: Argument) -> Argument:

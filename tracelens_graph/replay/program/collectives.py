@@ -24,7 +24,7 @@ DEFAULTS: dict[str, Any] = {
     "dtype": "", "in": 0, "out": 0, "place": 0, "root": 0, "in_split": [], "out_split": [], "parts": [], "source": None,
     "target": None, "message": "", "factor": 0.0, "all_ranks": False, "calls": 1, "traced_us": 0.0, "assumed": [],
 }  # fmt: skip
-"""Of a collective, what the plan does not tell."""
+"""Of a collective, what the plan does not show."""
 
 BACKENDS = {"cpu": "gloo", "cuda": "nccl", "xpu": "xccl"}
 
@@ -180,7 +180,7 @@ def message_bytes(case: dict[str, Any]) -> int:
 
 
 def timed(call: Callable[[], Any], group: Any, options: argparse.Namespace) -> list[float]:
-    """Seconds of each run; all ranks of the group begin together. On devices their events tell, else the clock."""
+    """Seconds of each run; all ranks of the group begin together. On devices their events show it, else the clock."""
     backend = None if options.device == "cpu" else getattr(torch, options.device)
     seconds = []
     for number in range(options.warmup + options.iterations):

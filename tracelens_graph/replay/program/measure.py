@@ -83,6 +83,18 @@ def restored(value: torch.Tensor) -> torch.Tensor:
     return value
 
 
+def called(plan: dict[str, Any], positional: list[Any], keyword: dict[str, Any]) -> Callable[[], Any]:
+    """The call of a plan: of its operation, or of its gradient, for which the operation runs once before."""
+    call = operator(plan)
+    if "gradient" not in plan:
+        return lambda: call(*positional, **keyword)
+    results = tensors([call(*positional, **keyword)])
+    given = [(one, built(grad)) for one, grad in zip(results, plan["gradient"], strict=False) if grad is not None]
+    followed = [one for one in tensors([*positional, *keyword.values()]) if one.requires_grad]
+    made, grads = zip(*given, strict=True)
+    return lambda: torch.autograd.grad(made, followed, grads, retain_graph=True)
+
+
 def bytes_of(make: Callable[[], tuple[list[Any], dict[str, Any]]], largest: int = UNCAPPED) -> int:
     """Bytes of arguments, with no size above the largest, without making them."""
     build_on("meta", largest)
@@ -100,7 +112,7 @@ def check_fits(make: Callable[[], tuple[list[Any], dict[str, Any]]], name: str) 
     """
     try:
         free = getattr(torch, name).mem_get_info()[0]
-    except (AttributeError, RuntimeError):  # a CPU, or a device that does not tell
+    except (AttributeError, RuntimeError):  # a CPU, or a device that does not show
         free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 1 << 62
     if (wanted := bytes_of(make)) > free:
         raise MemoryError(f"its tensors need {wanted / 1e9:,.1f} GB, and {name} has {free / 1e9:,.1f} GB free")
@@ -110,7 +122,8 @@ def known_of(plan: dict[str, Any]) -> dict[str, Any]:
     """What a plan says of an operation besides its arguments."""
     work, traced = plan.get("work", {}), plan.get("traced", {})
     return {
-        "op": plan["op"] + " (reference)" * ("--reference" in sys.argv and bool(plan.get("imports"))),
+        "op": (traced["within"] if "gradient" in plan else plan["op"])
+        + " (reference)" * ("--reference" in sys.argv and bool(plan.get("imports"))),
         "signature": {"dims": [], "types": [], "strides": [], "values": []} | plan.get("recorded", {}),
         **{key: work.get(key) for key in ("flops", "bytes", "roof_us")},
         "count": traced.get("calls", 1),
@@ -239,7 +252,7 @@ def settings(modes: list[str]) -> dict[str, Any]:
 
 
 def driver() -> str:
-    """The version of the device's driver, and the clock of its processors in MHz where something tells it."""
+    """The version of the device's driver, and the clock of its processors in MHz where something shows it."""
     clock = "nvidia-smi --query-gpu=clocks.sm --format=csv,noheader,nounits"
     asked = "cat /sys/module/nvidia/version /sys/module/amdgpu/version", clock
     version, mhz = (os.popen(f"({one}) 2>/dev/null").readline().strip() for one in asked)

@@ -13,11 +13,11 @@ from tracelens_graph.replay.program.measure import (
     UNCAPPED,
     arguments,
     bytes_of,
+    called,
     check_fits,
     ended,
     known_of,
     measure_call,
-    operator,
     options,
     show,
     why,
@@ -32,7 +32,7 @@ PLAN: Any = []
 
 def measured(plan: dict[str, Any], asked: argparse.Namespace) -> dict[str, Any]:
     """What a call of an operation takes and does, beside what was traced."""
-    call, make, largest = operator(plan), partial(arguments, plan), UNCAPPED
+    make, largest = partial(arguments, plan), UNCAPPED
     if asked.cap_bytes is None:
         check_fits(make, asked.device)
     else:
@@ -42,7 +42,7 @@ def measured(plan: dict[str, Any], asked: argparse.Namespace) -> dict[str, Any]:
     positional, keyword = make()
     positional = [[min(n, largest) if type(n) is int else n for n in a] if type(a) is list else a for a in positional]
     with entered(plan.get("modes", [])):
-        return measure_call(lambda: call(*positional, **keyword), known_of(plan), asked, largest)
+        return measure_call(called(plan, positional, keyword), known_of(plan), asked, largest)
 
 
 def listed(asked: argparse.Namespace) -> list[dict[str, Any]]:
@@ -77,7 +77,7 @@ def main() -> int:
 
 
 def run(asked: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    """Measure what was asked for; the exit code tells whether all of it ran."""
+    """Measure what was asked for; the exit code says whether all of it ran."""
     plans, results, failed = listed(asked), [], 0
     if len(plans) != 1 and (asked.profile or asked.execution_trace):
         parser.error("a trace is of one operation: choose it with --only")

@@ -42,7 +42,7 @@ PLAN: dict[str, Any] = {}
 class Use:
     """A tensor where it is an argument: its number, its form, and the result that it is a view of.
 
-    Autograd follows the call if the form says so. `table` and `key` tell where it is once the sequence is prepared.
+    Autograd follows the call if the form says so. `table` and `key` say where it is once the sequence is prepared.
     """
 
     def __init__(self, number: int, tensor: dict[str, Any], of: int | None = None) -> None:

@@ -83,7 +83,7 @@ def tensor(
     # A product needs a gradient and is no leaf, so that ops may write it.
     made = made.mul_(torch.ones((), dtype=made.dtype, device=made.device, requires_grad=True)) if grad else made
     made = made.conj() if conj else made
-    # What is told alike twice is one tensor: some ops ask whether two arguments are.
+    # What is written alike twice is one tensor: some ops ask whether two arguments are.
     key = (storage, on_cpu, offset, *shape, *strides, dtype, grad, conj)
     return STORAGES.setdefault(key, made) if is_shared else made
 

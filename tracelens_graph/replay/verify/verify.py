@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace as replace_fields
 
 from tracelens_graph.errors import ForeignProgramError, NotAPlanError, NoTorchError, TraceError
 from tracelens_graph.extensions.extension import Replayer
@@ -107,7 +108,7 @@ def verify(
     replayers: Sequence[Replayer] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> Table:
-    """Run the programs of a folder that `replay -o` wrote, and tell which are recorded as the calls of the trace.
+    """Run the programs of a folder that `replay -o` wrote, and say which are recorded as the calls of the trace.
 
     Each is profiled for one call. Name, types, sizes, strides and values of its arguments, the ops below it and, where
     both ran on a GPU, its kernels are compared with what the folder's index says of the traced call. Programs share
@@ -159,7 +160,7 @@ def _parts(program: Program) -> Iterable[int | None]:
 
 
 def memory_bytes() -> int:
-    """Bytes of memory of this machine; more than any has where it does not tell."""
+    """Bytes of memory of this machine; more than any has where it does not show."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -167,7 +168,7 @@ def memory_bytes() -> int:
 
 
 def _interpreter(python: str | None) -> str:
-    """The interpreter as it is called from any folder; links stay, as they tell a virtual environment."""
+    """The interpreter as it is called from any folder; links stay, as they name a virtual environment."""
     if not python:
         return sys.executable
     return os.path.abspath(python) if os.path.dirname(python) else python
@@ -247,6 +248,9 @@ def _outcomes(job: _Job, ran: Ran) -> Iterator[Outcome]:
     finally:
         job.trace.unlink(missing_ok=True)
     rows = outermost_ops(core).tolist()
+    if len(job.plans) == 1 and job.plans[0].gradient:
+        yield _gradient(core, job.plans[0], ran.device != "cpu")
+        return
     if len(job.plans) == 1:  # older profilers round, so that what it calls may outlive it
         rows = [row for row in rows if core.names[core.columns.name[row]] == job.plans[0].op] or rows
     if len(rows) != len(job.plans):
@@ -260,7 +264,7 @@ def _table(jobs: Sequence[_Job], notes: list[str]) -> Table:
     records = [
         {
             "file": job.program.file,
-            "op": plan.op if plan else job.program.kind,
+            "op": plan.name if plan else job.program.kind,
             "outcome": one.outcome,
             "arguments": one.arguments or UNKNOWN,
             "children": one.children or UNKNOWN,
@@ -333,6 +337,18 @@ def compared(plan: ReplayPlan, seen: Observed, on_gpu: bool) -> Outcome:
     remarks = "; ".join([*plan.assumed, *_not_recorded(plan, seen.recorded)])
     outcome, why = next((one for one in different.items() if one[1]), (outcome, remarks))
     return Outcome(outcome, arguments, children, kernels, why)
+
+
+def _gradient(core: Core, plan: ReplayPlan, on_gpu: bool) -> Outcome:
+    """How a gradient compares: its operation stands below those of autograd, where the device has that."""
+    within = plan.traced.within
+    rows = [row for row in np.flatnonzero(core.columns.kind == Kind.Op) if core.names[core.columns.name[row]] == within]
+    if not on_gpu or not plan.traced.kernels:
+        return Outcome("ran", why=f"{within} on the traced device")
+    if not rows:
+        return Outcome("other children", UNKNOWN, OTHER, UNKNOWN, f"{cut_end(within, _LONGEST_VALUE)} was not called")
+    traced = replace_fields(plan.traced, within="")
+    return compared(replace_fields(plan, op=within, traced=traced, gradient=()), observed(core, int(rows[0])), on_gpu)
 
 
 def _differing_arguments(plan: ReplayPlan, seen: Observed) -> str:

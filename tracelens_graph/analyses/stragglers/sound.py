@@ -1,0 +1,336 @@
+"""What each rank costs a job against the one in which no rank is slower than its like, by a replay.
+
+Ranks of one stage of a pipeline run the same program: the GPU work of each is compared with the median of the others,
+step by step. Ranks of different stages are compared by kernels of equal names and inputs. The ideal job of `slowdown`
+moves what is too much for a stage to the others, which may take as long; here it is gone. Host time between two calls
+is that of the ideal job, the median of equal stretches, and transfers take what they took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from tracelens_graph.analyses.critical_path.job_causes import JobCauses
+from tracelens_graph.analyses.critical_path.lanes import Lane
+from tracelens_graph.analyses.idle.host_states import PROFILER
+from tracelens_graph.analyses.stragglers.even_on_rank import COMPUTATION, HOST, Even, inputs_on
+from tracelens_graph.analyses.stragglers.job_work import work_of_job
+from tracelens_graph.analyses.stragglers.reasons import GPU_REASONS, OF_STATE, PART
+from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.utils.arrays import Codes, Mask, Ns
+
+SIGMAS = 4.0
+"""GPU work that takes longer than elsewhere by less than so many standard errors does so by chance."""
+_OF_MEDIAN = 1.57
+"""Variance of the median of many over that of their mean."""
+LEAST_EXCESS, SPREADS = 0.02, 3.0
+"""Devices differ by this share of their time without a reason worth a name, and by so many standard deviations of the
+lower half of the ranks."""
+LEAST_COST, LEAST_OF_A_STEP = 0.005, 0.2
+"""What ranks must cost: this share of the recording, or this share of one step."""
+_PARTS = 2
+"""A rank that costs less than one of so many parts of it has no part in it."""
+_PROFILER = OF_STATE[PROFILER]
+SMALL_SHARE = 0.1
+"""A step, or a reason of a rank, with less than this share of the largest is none of its own."""
+
+
+class Excess(NamedTuple):
+    """What a rank did longer than its like in a step.
+
+    Attributes:
+        place: place of the rank.
+        step: number of the step.
+        reason, what: the reason, a word of `REASONS`, and the work with most of it; over all steps.
+        ns: how much longer.
+    """
+
+    place: int
+    step: int | None
+    reason: str
+    what: str
+    ns: int
+
+
+LaneKey = tuple[int, str, int]
+
+
+class _Gpu(NamedTuple):
+    """GPU work of a rank.
+
+    Attributes:
+        step: of each the number of its step.
+        key: of each the number of its name and inputs, the same on all ranks.
+        takes: how long each takes, ns.
+    """
+
+    step: Codes
+    key: Codes
+    takes: Ns
+
+    def per_step(self, keys: int) -> np.ndarray:
+        """Mean time of each key in a step, ns."""
+        return np.bincount(self.key, self.takes, keys) / max(len(np.unique(self.step)), 1)
+
+
+class _Means(NamedTuple):
+    """Per key of a rank how many kernels there are, their mean, ns, and the variance of a kernel."""
+
+    number: Codes
+    ns: np.ndarray
+    variance: np.ndarray
+
+    @classmethod
+    def of(cls, gpu: _Gpu, keys: int) -> _Means:
+        count = np.bincount(gpu.key, minlength=keys)
+        mean = np.bincount(gpu.key, gpu.takes, keys) / np.maximum(count, 1)
+        spread = np.bincount(gpu.key, (gpu.takes - mean[gpu.key]) ** 2, keys)
+        return cls(count, mean, spread / np.maximum(count - 1, 1))
+
+
+class _Usual(NamedTuple):
+    """GPU work of a rank against that of its like.
+
+    Attributes:
+        excess: by which share it takes longer.
+        chance: by which share it does so by chance at most.
+        ns: per key what a kernel takes there.
+    """
+
+    excess: float
+    chance: float
+    ns: np.ndarray
+
+
+class Usual:
+    """What work of ranks takes where no rank is slower than its like.
+
+    Args:
+        job: the ranks.
+        stage: per rank its pipeline stage.
+        even: what it would take where work is even.
+
+    Attributes:
+        slow: places of the ranks whose GPU work takes longer than that of their like, and not by chance.
+        even: per rank what its work takes.
+    """
+
+    def __init__(self, job: JobCauses, stage: Codes, even: Sequence[Even]) -> None:
+        self._did = [one.lanes for one in job.did]
+        self._there = [bool(one.lanes) for one in even]
+        self._stage = stage
+        self._keys: dict[tuple[str, str], int] = {}
+        inputs = [of for _, of in sorted(job.ask(inputs_on, list(job.given)), key=lambda one: one[0])]
+        self._key = [
+            {key: self._numbers(self._did[at][key], of) for key, of in lanes.items()} if self._there[at] else {}
+            for at, lanes in enumerate(inputs)
+        ]
+        self._gpu = [self._gpu_of(at) for at in range(len(even))]
+        found = self._compared()
+        excess = np.array([one.excess for one in found])
+        low = np.sort(excess)[: (len(excess) + 1) // 2]
+        least = max(float(low[-1]), 0.0) + max(LEAST_EXCESS, SPREADS * 1.48 * float(np.median(low[-1] - low)))
+        self.slow = np.flatnonzero(excess >= np.maximum(least, [one.chance for one in found])).tolist()
+        self.even = [self._even(at, one, found[at].ns) for at, one in enumerate(even)]
+
+    def _numbers(self, lane: Lane, inputs: Sequence[str]) -> Codes:
+        both = zip(lane.names, inputs, strict=True)
+        return np.array([self._keys.setdefault(one, len(self._keys)) for one in both], np.int64)
+
+    def _gpu_of(self, place: int) -> _Gpu:
+        parts = [np.empty((3, 0), np.int64)]
+        for lane, keys in self._key[place].items():
+            takes = self._did[place][lane].takes.astype(np.int64)
+            parts.append(np.stack([np.full(len(takes), lane[0]), keys, takes])[:, takes >= 0])
+        return _Gpu(*np.concatenate(parts, axis=1))
+
+    def _compared(self) -> list[_Usual]:
+        """Per rank its GPU work against that of its like."""
+        gpu, keys = self._gpu, len(self._keys)
+        steps, at = np.unique(np.concatenate([one.step for one in gpu]), return_inverse=True)
+        place = np.repeat(np.arange(len(gpu)), [len(one.takes) for one in gpu])
+        takes = np.concatenate([one.takes for one in gpu])
+        of_step = sum_by_group(place * len(steps) + at.ravel(), takes, len(gpu) * len(steps)).astype(float)
+        of_step = of_step.reshape(len(gpu), len(steps))
+        of_step[of_step == 0] = np.nan  # not recorded
+        means = [_Means.of(one, keys) for one in gpu]
+        of_key = np.stack([one.per_step(keys) for one in gpu])
+        error = np.array([float((one.number * one.variance).sum()) for one in means])
+        found = []
+        for rank, stage in enumerate(self._stage):
+            same = self._stage == stage
+            others = np.flatnonzero(~same)
+            same[rank] = False
+            both = []
+            if same.any() and len(gpu[rank].takes):
+                both.append(_beside(means[rank], (of_step[rank], of_step[same]), (of_key[rank], of_key[same]),
+                                    (error[rank], error[same])))  # fmt: skip
+            if len(others):
+                both.append(_across(means[rank], [means[one] for one in others.tolist()]))
+            found.append(max(both, key=lambda one: one.excess, default=_none(means[rank])))
+        return found
+
+    def _even(self, place: int, even: Even, ns: np.ndarray) -> Even:
+        """What work of a rank takes: on the GPU what it took unless it is slow; transfers as they did."""
+        usual: dict[LaneKey, Ns] = {}
+        for key, lane in even.lanes.items():
+            takes = self._did[place][key].takes
+            if key[1] == "host":
+                usual[key] = lane
+            elif place in self.slow:
+                usual[key] = np.where(takes >= 0, np.rint(ns[self._key[place][key]]).astype(np.int64), -1)
+            else:
+                usual[key] = takes.astype(np.int64)
+        return Even(usual)
+
+    def more_ns(self, place: int, kind: int) -> dict[int, int]:
+        """Number of a step -> by how much work of a rank takes longer, ns."""
+        found: dict[int, int] = {}
+        for key, usual in self.even[place].lanes.items():
+            if (key[1] == "host") == (kind == HOST):
+                more = np.where(usual >= 0, self._did[place][key].takes - usual, 0)
+                found[key[0]] = found.get(key[0], 0) + int(more.sum())
+        return found
+
+
+class Sound:
+    """A recorded job against the one in which no rank is slower than its like.
+
+    Args:
+        job: its ranks.
+    """
+
+    def __init__(self, job: JobCauses) -> None:
+        self._has_steps = len(job.steps.number) > 0
+        self._work = work_of_job(job, self._instead)
+
+    def _instead(self, job: JobCauses, stage: Codes, even: list[Even]) -> list[Even]:
+        self._usual = Usual(job, stage, even)
+        return self._usual.even
+
+    def _length_ns(self, kept: Mask) -> float:
+        """The length of all steps where some types of operations of some ranks take what they took."""
+        return self._work.steps * self._work.length_ns(kept)
+
+    def _mask(self, value: bool) -> Mask:
+        return np.full((len(self._work.workers), len(self._work.kinds)), value)
+
+    @cached_property
+    def recorded_ns(self) -> float:
+        """The length of all steps as recorded."""
+        return self._length_ns(self._mask(True))
+
+    @cached_property
+    def _sound_ns(self) -> float:
+        return self._length_ns(self._mask(False))
+
+    def _alone_ns(self, place: int, kind: int) -> float:
+        """What the recording takes longer for work of a rank where nothing else takes longer than usual."""
+        if not self._may_count(self._work.excess_ns[place, kind]):
+            return 0.0
+        kept = self._mask(False)
+        kept[place, kind] = True
+        return self._length_ns(kept) - self._sound_ns
+
+    def cost_ns(self, places: Sequence[int], kind: int) -> int:
+        """What the recording takes longer for late work of some ranks, once no other rank is late.
+
+        Args:
+            places: the ranks.
+            kind: the type of operations that count.
+        """
+        kept = self._mask(True)
+        for one in self.excesses:
+            kept[one.place, kind_of(one.reason)] = False
+        without = self._length_ns(kept)
+        kept[list(places), kind] = True
+        return round(self._length_ns(kept) - without)
+
+    def counts(self, ns: float) -> bool:
+        """Whether what ranks cost is worth a name."""
+        return ns >= self._sound_ns * min(LEAST_COST, LEAST_OF_A_STEP / self._work.steps)
+
+    def _may_count(self, ns: float) -> bool:
+        """Whether it may be with what other ranks cost for the same reason."""
+        return self.counts(_PARTS * ns)
+
+    @cached_property
+    def excesses(self) -> list[Excess]:
+        """What ranks did longer than their like that costs the job something, step by step."""
+        found: list[Excess] = []
+        for place in range(len(self._work.workers)):
+            costs = {kind: self._alone_ns(place, kind) for kind in (COMPUTATION, HOST)}
+            for kind, ns in costs.items():
+                if self._may_count(ns) and ns >= SMALL_SHARE * max(costs.values()):
+                    found += self._of_kind(place, kind)
+        return found
+
+    def _of_kind(self, place: int, kind: int) -> list[Excess]:
+        reason, what = self._work.explain(place, kind)
+        # A little more of everything is chance, and what the profiler takes is gone without it.
+        if reason in ("", _PROFILER) or what.endswith(PART):
+            return []
+        of_step = self._usual.more_ns(place, kind)
+        least = max(SMALL_SHARE * max(of_step.values(), default=0), 1)
+        return [
+            Excess(place, step if self._has_steps else None, reason, what, ns)
+            for step, ns in of_step.items()
+            if ns >= least
+        ]
+
+
+def kind_of(reason: str) -> int:
+    """The type of operations that a reason is about."""
+    return COMPUTATION if reason in GPU_REASONS else HOST
+
+
+def _none(own: _Means) -> _Usual:
+    return _Usual(0.0, 0.0, own.ns)
+
+
+def _beside(
+    own: _Means,
+    of_step: tuple[np.ndarray, np.ndarray],
+    of_key: tuple[np.ndarray, np.ndarray],
+    error: tuple[float, np.ndarray],
+) -> _Usual:
+    """GPU work of a rank against that of others with the same program.
+
+    Args:
+        own: its kernels.
+        of_step: its time in each step and that of the others, ns; NaN where nothing is recorded.
+        of_key: its time in a step of each key, and that of the others, ns.
+        error: variance of its time and of theirs.
+    """
+    known = ~np.isnan(of_step[0]) & ~np.isnan(of_step[1]).all(axis=0)
+    total = float(of_step[0][known].sum())
+    usual = float(np.nanmedian(of_step[1][:, known], axis=0).sum())
+    if not usual or not total:
+        return _none(own)
+    of_median = _OF_MEDIAN * float(np.median(error[1])) / len(error[1])
+    ratio = np.divide(np.median(of_key[1], axis=0), of_key[0], out=np.ones(len(own.ns)), where=of_key[0] > 0)
+    # What only the others run, such as a kernel for other sizes, is part of what it takes there, too.
+    more = float((own.number * own.ns * (1 - ratio)).sum())
+    is_left = (own.number * own.ns).sum() * (1 - usual / total)
+    share = min(max(is_left / more, 0.0), 1.0) if more > 0 else 0.0
+    chance = SIGMAS * (error[0] + of_median) ** 0.5 / usual
+    return _Usual(total / usual - 1, chance, own.ns * (1 - share * (1 - ratio)))
+
+
+def _across(own: _Means, others: Sequence[_Means]) -> _Usual:
+    """GPU work of a rank against kernels of equal names and inputs on ranks with other programs."""
+    theirs = np.stack([np.where(one.number > 0, one.ns, np.nan) for one in others])
+    error = np.stack([np.where(one.number > 0, one.variance / np.maximum(one.number, 1), np.nan) for one in others])
+    there: Mask = (own.number > 0) & ~np.isnan(theirs).all(axis=0)
+    if not there.any():
+        return _none(own)
+    ns = own.ns.copy()
+    ns[there] = np.nanmedian(theirs[:, there], axis=0)
+    of_median = _OF_MEDIAN * np.nanmedian(error[:, there], axis=0) / (~np.isnan(theirs[:, there])).sum(axis=0)
+    variance = float((own.number[there] * own.variance[there] + own.number[there] ** 2 * of_median).sum())
+    usual = float((own.number * ns).sum())
+    return _Usual(float((own.number * own.ns).sum()) / usual - 1, SIGMAS * variance**0.5 / usual, ns)
