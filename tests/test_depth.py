@@ -57,6 +57,7 @@ COMMANDS = {
         "db export D T",
     ),
     "save": ("save F -o S",),
+    "cypher": ("cypher T RETURN~1", "cypher T MATCH~(e:Event)~RETURN~count(e)"),
     "ask": tuple(f"ask {name} T" for name in QUESTIONS if not QUESTIONS[name].several),
 }
 """Command -> how it is called: F is the trace as a file, T as a saved graph, the others are places to write to."""
@@ -69,6 +70,7 @@ WITH_A_DATABASE = {
     "check",
     "demo",
     "drop",
+    "forget-events",
     "import",
     "list",
     "pull",
@@ -102,7 +104,7 @@ def test_a_command_takes_any_depth(words: str, deep: Path, tmp_path: Path) -> No
         pytest.importorskip("pyarrow")
     places = {"F": str(deep), "T": str(deep.with_suffix(".tlg")), "D": str(tmp_path / "tables")}
     places |= {name: str(tmp_path / f"{name}{end}") for name, end in FILES.items()}
-    result = CliRunner().invoke(app, [places.get(word, word) for word in words.split()])
+    result = CliRunner().invoke(app, [places.get(word, word).replace("~", " ") for word in words.split()])
     assert not result.exception or isinstance(result.exception, SystemExit), repr(result.exception)
     assert result.exit_code in (0, 1), result.stderr
     assert result.exit_code == 0 or result.stderr.startswith("error: "), result.stderr

@@ -219,3 +219,14 @@ def test_loader_workers() -> None:
     recorded = sorted(tlg.critical_path(before, step).length_ns for step in steps)
     assert predicted[3] == pytest.approx(truth[3], rel=0.08)
     assert recorded[3] > 1.35 * truth[3]
+
+
+@pytest.mark.parametrize("factor", [1.04, 1.1])
+def test_a_rank_whose_kernels_are_all_a_little_slower_is_repaired(factor: float, tmp_path: Path) -> None:
+    """No kernel is longer than on each of the others beyond what it varies; all together are."""
+    job = Job(ranks=8, steps=3, causes=(Cause("slower_kernels", (4,), factor=factor),))
+    before = tlg.load_set(write(job, tmp_path / "a"))
+    truth = tlg.critical_path(tlg.load_set(write(replace(job, causes=()), tmp_path / "b"))).length_ns
+    found = tlg.what_if(before, repair=4)
+    assert abs(found.changed_ns - truth) < 0.1 * (found.path.length_ns - truth)
+    assert tlg.what_if(before, repair=3).changed_durations < 10

@@ -19,6 +19,12 @@ from tracelens_graph.utils.arrays import Mask, Ns, Rows
 LATE_SHARE, LATE_NS = 0.1, 1_000
 """What takes this much longer than the median of the others, and longer than on any of them, is late."""
 
+_SIGMAS, _LEAST, _FEWEST = 4.0, 0.02, 6
+"""Kernels of one name that take longer than those of the others by so many standard errors of their mean, and by this
+share, are late together, if they are this many at least."""
+_OF_MEDIAN = 1.57
+"""Variance of the median of many over that of their mean."""
+
 Bounds = dict[Latency, Ns]
 """The least, the usual, and the most that other ranks take."""
 
@@ -98,6 +104,22 @@ def _ranks(job: JobCauses, called: int | str) -> list[int]:
         raise AnalysisError(f"what_if: repair: {error}") from None
 
 
+class _Like(NamedTuple):
+    """A lane of a rank beside the like of others.
+
+    Attributes:
+        known: which of its work can be compared.
+        bounds: what that takes elsewhere.
+        is_same: whether another rank does the same there.
+    """
+
+    place: tuple[int, str, int]
+    lane: Lane
+    known: Mask
+    bounds: Bounds
+    is_same: bool
+
+
 class _Compared:
     """What is late on a rank, by comparing the same stretches of other ranks.
 
@@ -122,6 +144,7 @@ class _Compared:
         self.repair: dict[tuple[int, str, int], tuple[Rows, Bounds]] = {}
         self.unlike: set[int] = set()
         self.is_any = False
+        compared: list[_Like] = []
         for place, lane in of_ranks[ordinal].items():
             found = {at: one for at in others if (one := of_ranks[at].get(place)) is not None}
             same = [one for one in found.values() if one.names == lane.names]
@@ -132,15 +155,38 @@ class _Compared:
                 peers = [one for at, one in found.items() if stage[at] == stage[ordinal]]
                 known, bounds = _by_name(lane, peers or list(found.values()), place[1], bool(peers))
             self.is_any |= bool(known.any())
-            late = known & (lane.takes > bounds["most"])
-            late &= lane.takes > bounds["usual"] * (1 + LATE_SHARE) + LATE_NS
             if not same:  # of what no other rank does it is not known how long it would take
                 unknown = ~known & (lane.takes >= 0)
-                late |= unknown
                 bounds["least"][unknown] = 0
                 bounds["usual"][unknown] = bounds["most"][unknown] = lane.takes[unknown]
+            compared.append(_Like(place, lane, known, bounds, bool(same)))
+        slow = _slow_kernels(compared, len(others))
+        for place, lane, known, bounds, is_same in compared:
+            late = known & (lane.takes > bounds["most"])
+            late &= lane.takes > bounds["usual"] * (1 + LATE_SHARE) + LATE_NS
+            if not is_same:
+                late |= ~known & (lane.takes >= 0)
+            if slow and place[1] == "gpu":
+                late |= known & np.fromiter((name in slow for name in lane.names), bool, len(lane.names))
             if late.any():
                 self.repair[place] = np.flatnonzero(late), {bound: values[late] for bound, values in bounds.items()}
+
+
+def _slow_kernels(compared: Sequence[_Like], others: int) -> set[str]:
+    """Names of kernels that are late together, though each alone may be within what it takes elsewhere."""
+    ratios: dict[str, list[float]] = {}
+    for place, lane, known, bounds, _ in compared:
+        if place[1] == "gpu":
+            for at in np.flatnonzero(known & (bounds["usual"] > 0)).tolist():
+                ratios.setdefault(lane.names[at], []).append(lane.takes[at] / bounds["usual"][at] - 1)
+    slow = set()
+    for name, found in ratios.items():
+        error = (
+            np.std(found, ddof=1) * np.sqrt((1 + _OF_MEDIAN / others) / len(found)) if len(found) >= _FEWEST else np.inf
+        )
+        if np.mean(found) > max(_SIGMAS * error, _LEAST):
+            slow.add(name)
+    return slow
 
 
 def _by_place(lane: Lane, same: Sequence[Lane]) -> tuple[Mask, Bounds]:
