@@ -160,8 +160,9 @@ def test_every_path_of_every_command_is_known() -> None:
                 folders.add((name, parameter.name))
             elif "Path" in str(parameter.annotation):
                 unmarked.add((name, parameter.name))
-    # They need a database, recorded arguments, tensors or a server: test_db_*.py, test_replay.py, test_split.py.
-    assert unknown == {"db list", "db query", "db pull", "replay", "tensor"}
+    # They need a statement, a database, recorded arguments, tensors or a server: test_cypher.py, test_db_*.py,
+    # test_replay.py, test_split.py.
+    assert unknown == {"cypher", "db list", "db query", "db pull", "replay", "tensor"}
     assert folders == {("replay", "output"), ("split", "folder"), ("db export", "folder"), ("db queries", "save")}
     # The folder of the local server is its own; the others are read.
     servers = {("db start", "folder"), ("db stop", "folder"), ("db import", "folder")}
@@ -266,7 +267,9 @@ def test_nothing_else_opens_files_to_write() -> None:
         "db/server/offline.py",  # the server's own folder
         "db/server/process.py",  # what a server prints, in its folder
         "replay/verify/verify.py",  # a copy in a temporary folder
-        "loading/fused.py",  # the same
+        "replay/short_program.py",  # what its programs write, where the user says
+        "loading/fused.py",  # a copy in a temporary folder
+        "embedded/store.py",  # what is in a stored graph, into a temporary folder
         "compat/EventReplay/batched_replay.py",  # a program that is written as one file, where Python code says
     }
     import re
