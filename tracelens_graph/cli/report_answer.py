@@ -288,7 +288,7 @@ class Report(Answer):
             found = top_ops(self.w, self._asked.options.linked_only, most)
             largest = [found]
             worth = [name for name, percent in zip(found["name"], found["percent"], strict=True) if percent >= _WORTH]
-            replay = call.to_replay(worth, f"--top {len(found)}") if _computes(self.findings) else []
+            replay = call.to_replay(self.w.core, worth, f"--top {len(found)}") if _uses_gpu(self.findings) else []
             is_replay = families_of(self.w).graph_percent >= GRAPH_PERCENT
             joined = call.to_join(self.w, is_replay)
             hints = [*joined, *call.to_repeats(self.w.core), *replay, *call.to_open(found)]
@@ -300,10 +300,14 @@ class Report(Answer):
         )  # fmt: skip
 
     def _host_tables(self, most: int) -> list[Table]:
-        """The most expensive ops and lines of a trace without GPU events."""
+        """The most expensive ops and lines of a trace without GPU events; of one without times, who holds memory."""
+        from tracelens_graph.analyses.memory.peak import memory_peak, memory_summary
         from tracelens_graph.reports.views import top, view
 
-        tables = (self._every[name] for name in _OF_HOST)
+        if self.w.framework.calls_take_time:
+            tables = [self._every[name] for name in _OF_HOST]
+        else:
+            tables = [memory_summary(self.w), memory_peak(self.w)]
         return [view(top(table, most), self.w.core) for table in tables if len(table)]
 
     def _left_out(self) -> list[str]:
@@ -312,7 +316,8 @@ class Report(Answer):
         names = [*every.built_in, *every.of_extension]
         # Most tables are of GPU work; what is left costs little. Tables of a comparison refuse traces without.
         if not len(self.w.gpu_rows) and self._asked.compare_with is None:
-            return [name for name in names if name not in _OF_HOST and len(every[name])]
+            host = self.w.framework.calls_take_time
+            return [name for name in names if host and name not in _OF_HOST and len(every[name])]
         return [*names, "a table for each family of ops"] if every.options.models else names
 
     def _on_pipes(self) -> str:
@@ -426,11 +431,11 @@ _OF_EVERY_PROFILE = ("linked_only", "models", "histogram_bins", "arch", "extensi
 """Options that do not change which sheets there are, or are not asked for by name."""
 
 
-def _computes(findings: Sequence[Finding]) -> bool:
-    """Whether kernels may be what bounds a run: not where the headline names the host or communication alone."""
+def _uses_gpu(findings: Sequence[Finding]) -> bool:
+    """Whether work of the GPU, communication too, may be what bounds a run: not where the headline names the host."""
     evidence = findings[0].evidence
     kinds = [str(evidence[name]) for name in ("first", "second") if name in evidence] or [str(evidence["kind"])]
-    return not all(kind.startswith(("host.", "comm.")) for kind in kinds)
+    return not all(kind.startswith("host.") for kind in kinds)
 
 
 def _beyond_default(options: ReportOptions) -> list[str]:
