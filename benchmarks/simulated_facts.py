@@ -44,7 +44,9 @@ def facts_of_runs(
             replace(one, columns=([f"run-{number}"], *one.columns[1:])) if one.labels == ("Run",) else one
             for one in base.nodes
         ]
-        scatter = {key: float(value) for key, value in zip(_keys(base), np.exp(draw.normal(0, noise, 10**4)), strict=False)}
+        scatter = {
+            key: float(value) for key, value in zip(_keys(base), np.exp(draw.normal(0, noise, 10**4)), strict=False)
+        }
         times = {key: one * (factor if number >= since and key in slow else 1) for key, one in scatter.items()}
         edges = [_of_run(one, base.properties["id"], trace, f"run-{number}", times) for one in base.edges]
         yield TraceImage(properties={**base.properties, **placed, "label_build": number}, nodes=nodes, edges=edges)
@@ -57,7 +59,12 @@ def _keys(base: TraceImage) -> list[str]:
 def _run_for(base: TraceImage, kernels: Collection[str]) -> set[str]:
     """Keys of what kernels run for."""
     pairs = ((edges.columns[0], edges.columns[1]) for edges in base.edges if edges.type == "RUNS")
-    return {source for sources, targets in pairs for source, target in zip(sources, targets, strict=True) if target in kernels}
+    return {
+        source
+        for sources, targets in pairs
+        for source, target in zip(sources, targets, strict=True)
+        if target in kernels
+    }
 
 
 def _of_run(edges: Edges, old: str, trace: str, run: str, times: dict[str, float]) -> Edges:

@@ -135,7 +135,8 @@ def _form(form: str) -> struct.Struct:
 
 _SIZES = {
     b"\x80": (_form("<B"), "skip"), b"\x95": (_form("<Q"), "skip"),
-    b"K": (_form("<B"), "value"), b"M": (_form("<H"), "value"), b"J": (_form("<i"), "value"), b"G": (_form(">d"), "value"),
+    b"K": (_form("<B"), "value"), b"M": (_form("<H"), "value"), b"J": (_form("<i"), "value"),
+    b"G": (_form(">d"), "value"),
     b"h": (_form("<B"), "get"), b"j": (_form("<I"), "get"), b"q": (_form("<B"), "put"), b"r": (_form("<I"), "put"),
     b"\x8c": (_form("<B"), "text"), b"X": (_form("<I"), "text"), b"\x8d": (_form("<Q"), "text"),
     b"C": (_form("<B"), "bytes"), b"B": (_form("<I"), "bytes"), b"\x8e": (_form("<Q"), "bytes"),

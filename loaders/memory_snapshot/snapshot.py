@@ -9,7 +9,6 @@ Source: `torch/csrc/cuda/memory_snapshot.cpp` and `torch/cuda/_memory_viz.py` of
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
@@ -130,15 +129,9 @@ def _frames(open_frames: list[tuple[str, float]], names: Sequence[str], now: flo
     same = 0
     while same < min(len(open_frames), len(names)) and open_frames[same][0] == names[same]:
         same += 1
-    while len(open_frames) > same:
-        name, start = open_frames.pop()
+    for name, start in open_frames[same:]:  # of frames with equal times the one that stands first is the outer one
         yield {
-            "ph": "X",
-            "cat": "python_function",
-            "name": name,
-            "pid": 0,
-            "tid": _THREAD,
-            "ts": start,
-            "dur": now - start,
-        }
+            "ph": "X", "cat": "python_function", "name": name, "pid": 0, "tid": _THREAD, "ts": start, "dur": now - start
+        }  # fmt: skip
+    del open_frames[same:]
     open_frames += [(name, now) for name in names[same:]]

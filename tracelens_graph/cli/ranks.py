@@ -122,17 +122,19 @@ def ranks(
     figures = gate.figures_of_what_if() if changes else gate.figures_of_path() if is_path else gate.figures_of_ranks()
     conditions = gate.parse(fail_if or [], of=figures)
     asked = Asked(traces, window, arch)
+    files = traces_named(traces)
+    is_of_operations = files[0].endswith(OPERATIONS)
+    refuse((is_path and is_of_operations, f"{files[0]}: operations have no path: leave out --path and --what-if"))
     if is_path:
         answer_path(traces, asked, table, top, outputs, changes, conditions, not recorded_clocks, scheduler)
         return
     device = architecture_named(arch)
-    files = traces_named(traces)
     if len(files) == 1 < len(traces):
         raise AnalysisError(
             f"{files[0]}: one file, named {len(traces)} times; ranks are compared with one another, so name all of a "
             "job"
         )
-    if files[0].endswith(OPERATIONS):
+    if is_of_operations:
         refuse(
             (len(files) > 1 or window != WindowChoice(), f"{files[0]}: operations of a job are one file, taken whole")
         )

@@ -135,9 +135,12 @@ def _ranks(files: Sequence[str], scheduler: str | None, is_asked: bool) -> Trace
 
 def _job(ranks: TraceSet, correct: bool, window: WindowChoice) -> JobCauses:
     from tracelens_graph.analyses.critical_path.job_causes import job_causes
-    from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+    from tracelens_graph.analyses.ranks.strangers import of_one_job
 
-    matched = None if correct or len(ranks) < 2 else MatchedCollectives(ranks, correct=False)
+    matched = None
+    if len(ranks) > 1:
+        matched, ours = of_one_job(ranks, correct, ranks)
+        ranks = ours or ranks
     return job_causes(ranks if window == WindowChoice() else window.of_each(ranks), matched)
 
 
@@ -233,7 +236,7 @@ class _Path:
             found = what_if(self.job, self.asked.step, **change)
         except AnalysisError:  # there are no collectives, or no other rank does the like
             return False
-        return found.saved_ns >= max(WORTH_ASKING * self.path.length_ns, found.error_ns)
+        return self.path.length_ns - found.most_ns > 0 and found.saved_ns >= WORTH_ASKING * self.path.length_ns
 
     def json(self) -> str:
         """The answer for programs."""

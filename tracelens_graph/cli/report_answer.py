@@ -300,10 +300,14 @@ class Report(Answer):
         )  # fmt: skip
 
     def _host_tables(self, most: int) -> list[Table]:
-        """The most expensive ops and lines of a trace without GPU events."""
+        """The most expensive ops and lines of a trace without GPU events; of one without times, who holds memory."""
+        from tracelens_graph.analyses.memory.peak import memory_peak, memory_summary
         from tracelens_graph.reports.views import top, view
 
-        tables = (self._every[name] for name in _OF_HOST)
+        if self.w.framework.calls_take_time:
+            tables = [self._every[name] for name in _OF_HOST]
+        else:
+            tables = [memory_summary(self.w), memory_peak(self.w)]
         return [view(top(table, most), self.w.core) for table in tables if len(table)]
 
     def _left_out(self) -> list[str]:
@@ -312,7 +316,8 @@ class Report(Answer):
         names = [*every.built_in, *every.of_extension]
         # Most tables are of GPU work; what is left costs little. Tables of a comparison refuse traces without.
         if not len(self.w.gpu_rows) and self._asked.compare_with is None:
-            return [name for name in names if name not in _OF_HOST and len(every[name])]
+            host = self.w.framework.calls_take_time
+            return [name for name in names if host and name not in _OF_HOST and len(every[name])]
         return [*names, "a table for each family of ops"] if every.options.models else names
 
     def _on_pipes(self) -> str:

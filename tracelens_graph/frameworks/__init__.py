@@ -17,5 +17,6 @@ from tracelens_graph.frameworks.framework import (
 )
 
 __all__ = [
-    "EXECUTION_TRACE", "NAMESPACES", "NSYS", "PROFILERS", "PYTORCH", "ROCPROF", "SNAPSHOT", "XLA", "Framework", "framework_of",
+    "EXECUTION_TRACE", "NAMESPACES", "NSYS", "PROFILERS", "PYTORCH", "ROCPROF", "SNAPSHOT", "XLA", "Framework",
+    "framework_of",
 ]  # fmt: skip

@@ -40,6 +40,7 @@ class Framework:
         compiles_programs: whether its ops are instructions of programs that are compiled during a run.
         waits_in_functions: whether functions wait for the GPU, and not only calls of the runtime.
         launches_from_pool: whether threads of a pool launch what one thread of Python gives them.
+        calls_take_time: whether durations of calls mean anything.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Framework:
     compiles_programs: bool = False
     waits_in_functions: bool = False
     launches_from_pool: bool = False
+    calls_take_time: bool = True
 
 
 PYTORCH = Framework(
@@ -151,6 +153,7 @@ SNAPSHOT = replace(
     no_modules="snapshots of memory name no modules; frames show where memory was allocated",
     no_place="snapshots of memory name no modules",
     recording="snapshot",
+    calls_take_time=False,
 )
 """A snapshot of PyTorch's CUDA allocator: allocations and the stacks that made them, nothing else."""
 

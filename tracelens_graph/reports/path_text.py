@@ -83,15 +83,22 @@ def sentence(found: WhatIf) -> str:
     """What a change would gain, and how far that may be off."""
     before, saved = found.path.length_ns, found.saved_ns
     percent = 100 * abs(saved) / before if before else 0.0
-    error = max(found.error_ns, _LEAST_ERROR_NS)
     change = f"{'saves' if saved >= 0 else 'costs'} {abs(saved) / 1e6:,.3f} ms, {percent:.1f} %"
-    if 0 < abs(saved) <= found.error_ns:
+    if saved and found.least_ns <= before <= found.most_ns:
         change = "which is no more than the error"
-    shown = f"{error / 1e3:,.1f} us" if error < 1e6 else f"{error / 1e6:,.3f} ms"
     return (
         f"With {found.change}, {subject(found.path)} takes {found.changed_ns / 1e6:,.3f} instead of "
-        f"{before / 1e6:,.3f} ms ({change}), {shown} more or less by latencies that did not bind{_moved(found)}"
+        f"{before / 1e6:,.3f} ms ({change}), {_bounds(found)} by what is not recorded{_moved(found)}"
     )
+
+
+def _bounds(found: WhatIf) -> str:
+    """How far a length may be off either way; where one way is far longer, between what it lies."""
+    ways = found.changed_ns - found.least_ns, found.most_ns - found.changed_ns
+    error = max(*ways, _LEAST_ERROR_NS)
+    if error > 2 * min(ways) + 1_000:
+        return f"between {found.least_ns / 1e6:,.3f} and {found.most_ns / 1e6:,.3f} ms"
+    return f"{error / 1e3:,.1f} us more or less" if error < 1e6 else f"{error / 1e6:,.3f} ms more or less"
 
 
 def _moved(found: WhatIf) -> str:

@@ -40,6 +40,7 @@ from tracelens_graph.analyses.critical_path.rank_answers import (
 from tracelens_graph.analyses.critical_path.rerun import MOST_QUANTILE, NEVER, Latency
 from tracelens_graph.analyses.ranks.clocks import RankClock
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.ranks.strangers import of_one_job
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
@@ -53,7 +54,8 @@ class JobCauses:
 
     Args:
         traces: the ranks.
-        matched: which of their collectives are one, in all that was recorded; by default they are matched.
+        matched: which of their collectives are one, in all that was recorded; by default they are matched, and traces
+            of other runs left out.
 
     Attributes:
         traces: the ranks.
@@ -69,7 +71,8 @@ class JobCauses:
 
     def __init__(self, traces: TraceSet, matched: MatchedCollectives | None = None) -> None:
         if matched is None and len(traces) > 1:
-            matched = MatchedCollectives(traces.whole())
+            matched, ours = of_one_job(traces.whole(), whole=traces)
+            traces = ours or traces
         self.traces, self.matched = traces, matched
         self.paths: dict[int | None, Any] = {}
         self._first_given = [Given(self._clock(at)) for at in range(len(traces))]
@@ -103,7 +106,9 @@ class JobCauses:
     @cached_property
     def notes(self) -> list[str]:
         """What a reader must know."""
-        return notes_on(self.traces, self.matched, [one.about for one in self.known], self.meetings.found)
+        left_out = () if self.matched is None else self.matched.left_out
+        known = [one.about for one in self.known]
+        return [*left_out, *notes_on(self.traces, self.matched, known, self.meetings.found)]
 
     @cached_property
     def given(self) -> list[Given]:

@@ -38,8 +38,14 @@ WHAT_IF = TableSchema(
         "changed_ms": Column("length with the change", "ms", heading="then ms", figure="changed_ms"),
         "saved_ms": Column("what is gained", "ms", heading="saved ms", figure="saved_ms"),
         "saved_percent": Column("share of the length as recorded", "%", heading="saved %", figure="saved_percent"),
-        "least_ms": Column("length if causes that did not bind are as fast as the fastest", "ms", heading="least ms"),
-        "most_ms": Column("length if they are as slow as the slowest that bound", "ms", heading="most ms"),
+        "least_ms": Column(
+            "length if what is not recorded takes least: causes that did not bind, latency of collectives",
+            "ms",
+            heading="least ms",
+        ),
+        "most_ms": Column(
+            "length if it takes most, and work waits for collectives that it may wait for", "ms", heading="most ms"
+        ),
         "begins_earlier_ms": Column(
             "how much sooner the path step begins with the change, since the step before ends "
             "sooner; negative for later, absent without a step",
@@ -59,7 +65,8 @@ class WhatIf:
         changed_durations: how many durations are changed, in all steps and on all ranks.
         changed_ns: length with the change.
         least_ns, most_ns: between which it lies. How fast a cause is that did not bind is not in a trace: with the
-            change it may bind, and then it is as fast as the fastest of its kind, or as slow as the slowest.
+            change it may bind, and then it is as fast as the fastest of its kind, or as slow as the slowest. Nor is
+            what is latency of a collective, nor whether work waits for one that had ended long before it.
         begins_earlier_ns: how much sooner the step begins: what is changed in the steps before moves their end, which
             is where a path step begins. None without a step.
         notes: what a reader must know.

@@ -45,7 +45,9 @@ def no_gpu(w: Window) -> Finding:
     evidence: dict[str, int | float | str] = {
         "kind": "no_gpu", "percent": 0.0, "percent_of": "recording", "gpu_events": 0
     }  # fmt: skip
-    took = _most_expensive(w, "op")
+    took = _most_expensive(w, "op") if w.framework.calls_take_time else []
+    if not w.framework.calls_take_time:
+        text = "Memory only: the file records allocations and the stacks that made them, no work and no times"
     if took:
         span, whole = host_span(w)
         evidence |= {"host_ms": length(span) / 1e6, "host_ms_of": whole, "most_expensive": took[0][0],
@@ -56,8 +58,11 @@ def no_gpu(w: Window) -> Finding:
     if w.framework.recording == "profiler" and not (w.core.info.accelerator or w.title):
         text += ". To have GPU events, record with ProfilerActivity.CUDA"
     ask_next = (
-        "ask programs TRACE" if w.core.programs else "ask host_times TRACE -p by=thread" if took else "tree TRACE"
-    )
+        "ask memory_peak TRACE" if not w.framework.calls_take_time
+        else "ask programs TRACE" if w.core.programs
+        else "ask host_times TRACE -p by=thread" if took
+        else "tree TRACE"
+    )  # fmt: skip
     return Finding("headline", text, evidence, ask_next=f"tracelens-graph {ask_next}")
 
 

@@ -22,7 +22,7 @@ from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollective
 from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
 from tracelens_graph.analyses.ranks.rank_tables import balance_table, rank_steps, times_table
 from tracelens_graph.analyses.ranks.slow_links import SlowLinks, slow_links
-from tracelens_graph.analyses.ranks.strangers import strangers
+from tracelens_graph.analyses.ranks.strangers import of_one_job
 from tracelens_graph.analyses.stragglers.culprits import culprits_table
 from tracelens_graph.analyses.stragglers.late_causes import late_arrivals, late_ranks
 from tracelens_graph.analyses.stragglers.lateness import Lateness, lateness
@@ -70,14 +70,8 @@ class Job:
         correct: bool = True,
         whole: TraceSet | None = None,
     ) -> None:
+        self.matched, whole = of_one_job(ranks, correct, whole)
         self._whole = None if whole is None else whole.whole()
-        self.matched = MatchedCollectives(ranks, correct, whole)
-        while found := strangers(self.matched.whole):
-            kept = [place for place in range(len(ranks)) if place not in found]
-            ranks = ranks.only(kept) if isinstance(ranks, TraceSet) else [ranks[place] for place in kept]
-            whole = None if whole is None else whole.only(kept)
-            self._whole = None if whole is None else whole.whole()
-            self.matched = MatchedCollectives(ranks, correct, whole, [*self.matched.left_out, *found.values()])
         self.figures = Figures(self.matched, architecture)
 
     @cached_property

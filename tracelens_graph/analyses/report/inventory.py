@@ -407,7 +407,22 @@ _OF_ROCPROF = _recorded_with({
 })  # fmt: skip
 """The same of what AMD's profilers write."""
 
-_BY_RECORDING = {"profiler": OPTIONS, "xla": _OF_XLA, "nsys": _OF_NSYS, "rocprof": _OF_ROCPROF}
+_OF_SNAPSHOT = (
+    Option(
+        "frames", 'torch.cuda.memory._record_memory_history(stacks="python")', lambda g: True,
+        _lacks(Kind.PythonFunction), "nothing shows where memory was allocated",
+    ),
+    Option(
+        "releases", "torch.cuda.memory._record_memory_history() before the work begins", lambda g: True,
+        lambda g: "" if (g.columns.bytes < 0).any() else "none",
+        "there is no memory use over time, only what is held at the end",
+    ),
+)  # fmt: skip
+"""The same of a snapshot of memory."""
+
+_BY_RECORDING = {
+    "profiler": OPTIONS, "xla": _OF_XLA, "nsys": _OF_NSYS, "rocprof": _OF_ROCPROF, "snapshot": _OF_SNAPSHOT,
+}  # fmt: skip
 
 
 def _options_of_execution(g: Core) -> tuple[Option, ...]:
