@@ -224,7 +224,7 @@ def test_what_is_not_drawn_is_refused_before_traces_are_read(
     (tmp_path / "mine.html").write_text("precious")
     code, _, err = run("ranks", job, "-o", tmp_path / "mine.html")
     assert code == 1
-    assert "mine.html: is there, and nothing says" in err
+    assert "mine.html: was not written by" in err
     assert (tmp_path / "mine.html").read_text() == "precious"
     code, _, err = run("ranks", job, "-o", tmp_path / "r.html", "--layout", "tracelens", "--csv", tmp_path / "t")
     assert code == 2
