@@ -14,7 +14,7 @@ from tracelens_graph.schema import CONTEXT_KINDS, DERIVED, GPU_KINDS, STORED, Ki
 from tracelens_graph.schema.facts import SETUP, SHOWS, SPENT_ON, stored_on
 from tracelens_graph.schema.stored import Stored
 
-DATABASE_VERSION = 5
+DATABASE_VERSION = 6
 """Of what stands in a database beside the graph itself: raised where queries need what earlier pushes did not write."""
 
 Scope = Literal["trace", "run", "diff", ""]
