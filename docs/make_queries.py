@@ -13,13 +13,14 @@ from itertools import groupby
 from pages import DOCS, publish
 
 from tracelens_graph.cypher import Query, library
-from tracelens_graph.registry import THEMES
+from tracelens_graph.registry import HOMES, THEMES, schema_of
 
 HEAD = """# Library of queries
 
 One question per query, each answered by the database (`tracelens-graph db query NAME`, `db.query(NAME)` in Python, or
 pasted into [Neo4j Browser](neo4j-browser.md)) and by the graph in memory (`tlg.QUESTIONS[NAME]` of it): the tests hold
-both to the same table, on real traces. How to ask: [Asking a database](asking.md).
+both to the same rows and cells, on real traces. Columns that only the table in memory may have stand below those of
+the query. How to ask: [Asking a database](asking.md).
 
 `trace`, `a` and `b` name a trace: its id, `run/name`, or its name. Only complete traces answer.
 
@@ -44,6 +45,9 @@ def _section(query: Query) -> Iterator[str]:
     defaults = query.defaults
     yield from _table("parameter", "", {f"`{name}`, `{defaults[name]}`": m for name, m in query.parameters.items()})
     yield from _table("column", "", {f"`{name}`": meaning for name, meaning in query.columns.items()})
+    declared = schema_of(query.name) if query.name in HOMES else ()
+    if further := [f"`{name}`" for name in declared if name not in query.columns]:
+        yield f"In memory only: {', '.join(further)}.\n"
 
 
 def _table(first: str, second: str, rows: Mapping[str, str]) -> Iterator[str]:

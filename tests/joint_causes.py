@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,7 +25,26 @@ from tracelens_graph.graph.window import gpu_steps
 from tracelens_graph.utils.arrays import Ns, Rows
 
 
-def causes(traces: TraceSet, matched: MatchedCollectives | None = None) -> Causes:
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class JointCauses(Causes):
+    """The points of several ranks.
+
+    Attributes:
+        traces, matched: the ranks, and which of their collectives are one.
+        ordinal: per point its rank's place in `traces`.
+        first_point, ranks: per rank its first point, and its points.
+        worst_negative_ns: how far the worst of the edges between ranks leads back.
+    """
+
+    traces: TraceSet
+    matched: MatchedCollectives | None
+    ordinal: Rows
+    first_point: Rows
+    ranks: Sequence[RankPoints]
+    worst_negative_ns: int
+
+
+def causes(traces: TraceSet, matched: MatchedCollectives | None = None) -> JointCauses:
     """The points of some ranks and what bound each of them.
 
     Args:
@@ -40,13 +59,29 @@ def causes(traces: TraceSet, matched: MatchedCollectives | None = None) -> Cause
         matched = MatchedCollectives(traces.with_graphs(lambda core: core))
     check_gpu_work(len(rank.gpu_rows) for rank in ranks)
 
-    def meet(first: Rows, time: Ns) -> CollectivePoints:
-        if matched is None:
-            return CollectivePoints(len(time))
+    first = np.cumsum([0, *(len(rank.time) for rank in ranks)])
+    time = np.concatenate([_on_clock(traces, matched, at, rank.time) for at, rank in enumerate(ranks)])
+    found = CollectivePoints(len(time))
+    if matched is not None:
         parts = _part_points(matched, ranks, first, traces)
-        return collective_points(matched, parts, time, lambda one: _root(matched, one, traces))
+        found = collective_points(matched, parts, time, lambda one: _root(matched, one, traces))
+    made = bound_alone(unbound(_together(ranks, first, time), lambda _, same: same, lambda _: found))
+    own = np.repeat(np.arange(len(ranks)), np.diff(first))
+    known = {name: getattr(made, name) for name in Causes.__dataclass_fields__}
+    return JointCauses(
+        **known, traces=traces, matched=matched, ordinal=np.concatenate((own, found.ordinal)), first_point=first[:-1],
+        ranks=ranks, worst_negative_ns=found.worst_ns,
+    )  # fmt: skip
 
-    return bound_alone(unbound(traces, matched, ranks, partial(_on_clock, traces, matched), meet))
+
+def _together(ranks: Sequence[RankPoints], first: Rows, time: Ns) -> RankPoints:
+    """The points of all ranks as those of one."""
+    role, row, kind = (np.concatenate([getattr(rank, name) for rank in ranks]) for name in ("role", "row", "kind"))
+    before, after = (
+        np.concatenate([getattr(rank, name) + start for rank, start in zip(ranks, first, strict=False)])
+        for name in ("before", "after")
+    )
+    return replace(ranks[0], time=time, role=role, row=row, before=before, after=after, kind=kind)
 
 
 def _part_points(matched: MatchedCollectives, ranks: Sequence[RankPoints], first: Rows, traces: TraceSet) -> PartPoints:
@@ -74,7 +109,7 @@ def _on_clock(traces: TraceSet, matched: MatchedCollectives | None, ordinal: int
     return np.asarray(matched.clock_ns(ordinal, time), np.int64)
 
 
-def steps_of(causes: Causes, time: np.ndarray | None = None) -> Steps:
+def steps_of(causes: JointCauses, time: np.ndarray | None = None) -> Steps:
     """The steps in which ranks launched GPU work.
 
     Args:
@@ -86,7 +121,15 @@ def steps_of(causes: Causes, time: np.ndarray | None = None) -> Steps:
     for ordinal, one in enumerate(causes.traces):
         end = moment[causes.first_point[ordinal] + causes.ranks[ordinal].gpu_end]
         for number, mark, of in gpu_steps(one.core, causes.ranks[ordinal].gpu_rows):
-            found.append((number, causes.on_clock(ordinal, int(one.core.columns.start_ns[mark])), int(end[of].max())))
+            found.append(
+                (
+                    number,
+                    int(
+                        _on_clock(causes.traces, causes.matched, ordinal, one.core.columns.start_ns[mark : mark + 1])[0]
+                    ),
+                    int(end[of].max()),
+                )
+            )
     return joined_steps(found)
 
 

@@ -1,7 +1,7 @@
 // Regressions: since which build kernels, ops or modules take longer, beyond the noise of the builds before.
 //
-// A build is a value of a label, numbers first, or else a run, in the order of pushing; traces of one build count
-// together. Of each kernel, signature or place of a module the mean time of one is followed over the builds. It takes
+// A build is a value of a label, or else a run; traces of one build count together. Values that are numbers come first,
+// in their order; other values and runs are in the order of pushing. Of each kernel, signature or place of a module the mean time of one is followed over the builds. It takes
 // longer since the build that parts them best into a faster and a slower side, two builds or more before it. The means of
 // the logarithms of both sides have to be five standard errors apart, by their scatter around both, with four builds more
 // of 2 % counted in. Traces without events count, too.
@@ -47,7 +47,7 @@ WHERE build IS NOT NULL
 WITH p, build, t, spent ORDER BY t.pushed_ns, t.id
 WITH p, build, min(t.pushed_ns) AS pushed, collect(t) AS traces, collect(spent) AS spent, sum(t.gpu_sum_ns) AS gpu_ns
 ORDER BY CASE WHEN p.label IS NOT NULL AND build =~ '-?[0-9]+([.][0-9]+)?' THEN toFloat(build) END,
-         CASE WHEN p.label IS NOT NULL THEN build END, pushed, build
+         pushed, build
 WITH p, collect({build: build, traces: traces, gpu_ns: gpu_ns}) AS builds, collect(spent) AS spent
 CALL (spent) {
   UNWIND range(0, size(spent) - 1) AS at

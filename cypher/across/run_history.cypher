@@ -1,7 +1,7 @@
 // Run history: how long the GPU took in each of many traces, and what changed from one to the next.
 //
-// With a label, traces are in the order of its values, numbers first, and those without it are left out; else in that
-// of pushing. Changes are against the row above, so give a name where runs hold several traces. Times are facts of the
+// With a label, traces are in the order of its values that are numbers, then in that of pushing, and those without it
+// are left out; else in that of pushing. Changes are against the row above, so give a name where runs hold several traces. Times are facts of the
 // traces, so that those without events count, too.
 //
 // Parameters:
@@ -27,7 +27,7 @@ WITH p, t, toString(properties(t)['label_' + p.label]) AS value
 WHERE p.label IS NULL OR value IS NOT NULL
 WITH t, value, coalesce(t.gpu_total_ns, 0) AS total, coalesce(t.gpu_busy_ns, 0) AS busy,
      CASE WHEN value =~ '-?[0-9]+([.][0-9]+)?' THEN toFloat(value) END AS number
-ORDER BY number, value, t.pushed_ns, t.id
+ORDER BY number, t.pushed_ns, t.id
 WITH collect({
   value: value, run: t.run, trace: t.name, total: total / 1e6, busy: busy / 1e6,
   computation: coalesce(t.computation_ns, 0) / 1e6, exposed: coalesce(t.exposed_comm_ns, 0) / 1e6,

@@ -1,7 +1,7 @@
 // Signature history: how long the calls of an op with one set of arguments took, trace after trace.
 //
-// With a label, traces are in the order of its values, numbers first, and those without it are left out; else in that
-// of pushing. Traces without events count, too.
+// With a label, traces are in the order of its values that are numbers, then in that of pushing, and those without it
+// are left out; else in that of pushing. Traces without events count, too.
 //
 // Parameters:
 //   op: name of the op; null for the signature with the most GPU time over all
@@ -32,7 +32,7 @@ WHERE p.label IS NULL OR value IS NOT NULL
 WITH p, x, collect({t: t, s: s, value: value}) AS rows, sum(s.ns) AS ns ORDER BY ns DESC, x.key LIMIT 1
 UNWIND rows AS r
 WITH x, r, CASE WHEN r.value =~ '-?[0-9]+([.][0-9]+)?' THEN toFloat(r.value) END AS number
-ORDER BY number, r.value, r.t.pushed_ns, r.t.id
+ORDER BY number, r.t.pushed_ns, r.t.id
 WITH x, collect({r: r, mean: toFloat(r.s.ns) / r.s.n}) AS rows
 UNWIND range(0, size(rows) - 1) AS i
 WITH x, rows[i].r AS r, rows[i].mean AS mean, CASE WHEN i > 0 THEN rows[i - 1].mean END AS before

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import typer
 from handmade import Run
+from instructions_to_replay import CASES, profile_of
+from recorded_calls import calls
 
 from corpus import kineto_traces, parametrize
 from tracelens_graph.analyses.questions import QUESTIONS
@@ -88,6 +90,13 @@ def test_hints_run_with_the_window_of_the_call(run: Run, tmp_path: Path, monkeyp
         code, said, err = run(*shlex.split(command)[1:])
         assert (code, err) == (0, ""), command
         assert said.strip()
+
+
+def test_replay_is_suggested_for_operations_of_pytorch_and_instructions_of_xla() -> None:
+    call, eager = Call("t.json"), load_core(calls())
+    assert call.to_replay(eager, ["mine", "aten::mm"], "--top 2") == ["ask next: tracelens-graph replay t.json --top 2"]
+    assert call.to_replay(eager, ["mine"], "--top 2") == []
+    assert call.to_replay(profile_of(*CASES["tanh"]), ["fusion.1"], "--top 2")
 
 
 def test_hints_of_comparisons_run(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

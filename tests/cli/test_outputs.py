@@ -160,8 +160,9 @@ def test_every_path_of_every_command_is_known() -> None:
                 folders.add((name, parameter.name))
             elif "Path" in str(parameter.annotation):
                 unmarked.add((name, parameter.name))
-    # They need a database, recorded arguments, tensors or a server: test_db_*.py, test_replay.py, test_split.py.
-    assert unknown == {"db list", "db query", "db pull", "replay", "tensor"}
+    # They need a statement, a database, recorded arguments, tensors or a server: test_cypher.py, test_db_*.py,
+    # test_replay.py, test_split.py.
+    assert unknown == {"cypher", "db list", "db query", "db pull", "replay", "tensor"}
     assert folders == {("replay", "output"), ("split", "folder"), ("db export", "folder"), ("db queries", "save")}
     # The folder of the local server is its own; the others are read.
     servers = {("db start", "folder"), ("db stop", "folder"), ("db import", "folder")}
@@ -266,7 +267,9 @@ def test_nothing_else_opens_files_to_write() -> None:
         "db/server/offline.py",  # the server's own folder
         "db/server/process.py",  # what a server prints, in its folder
         "replay/verify/verify.py",  # a copy in a temporary folder
-        "loading/fused.py",  # the same
+        "replay/short_program.py",  # what its programs write, where the user says
+        "loading/fused.py",  # a copy in a temporary folder
+        "embedded/store.py",  # what is in a stored graph, into a temporary folder
         "compat/EventReplay/batched_replay.py",  # a program that is written as one file, where Python code says
     }
     import re
@@ -317,7 +320,7 @@ def test_what_the_tool_did_not_write_stays_without_force(
     place.write_bytes(content)
     code, out, err = ask(output, place)
     assert (code, out) == (1, "")
-    assert err == f"error: {place}: is there, and nothing says that tracelens-graph wrote it; --force replaces it\n"
+    assert err == f"error: {place}: was not written by tracelens-graph, or changed since; --force replaces it\n"
     assert place.read_bytes() == content
     assert ask(output, place, "--force")[0] == 0
     assert place.read_bytes() != content
@@ -350,7 +353,7 @@ def test_a_folder_of_nothing_but_our_files_is_written_again(ask: Any, output: Ou
     code, _, err = ask(output, place)
     assert code == 1
     assert f"{place}" in err
-    assert ": is there, and nothing says" in err
+    assert ": was not written by" in err
     assert {path.name: path.stat().st_mtime_ns for path in place.iterdir()} == others, "nothing is written"
     assert ask(output, place, "--force")[0] == 0
     assert ours.read_bytes() != b"precious"
@@ -390,7 +393,7 @@ def test_ranks_write_into_folders_of_their_own_and_are_protected(run: Run, tmp_p
     (tmp_path / "t" / "a.2" / "notes").touch()
     code, _, err = run("report", first, second, "--csv", tmp_path / "t")
     assert code == 1
-    assert ".csv: is there, and nothing says" in err
+    assert ".csv: was not written by" in err
     assert (tmp_path / "t" / "a.2" / "gpu_timeline.csv").read_text() == "precious"
 
 
@@ -463,7 +466,7 @@ def test_files_of_the_tool_s_own_are_not_protected(tmp_path: Path) -> None:
     place = tmp_path / "state"
     place.write_bytes(b"older")
     with protecting(Protection()):
-        with pytest.raises(OutputError, match="is there, and nothing says"):
+        with pytest.raises(OutputError, match="was not written by"):
             check_outputs([place])
         with replacing(place, private=True) as file:
             file.write(b"newer")

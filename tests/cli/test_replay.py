@@ -167,7 +167,7 @@ def test_files_of_others_are_not_overwritten(run: Run, trace: Path, tmp_path: Pa
     (folder / INDEX).write_text("mine")
     code, _, err = run("replay", trace, "-o", folder)
     assert code == 1
-    assert "nothing says that tracelens-graph wrote it" in err
+    assert "was not written by tracelens-graph" in err
     assert [path.name for path in folder.iterdir()] == [INDEX]
     assert run("replay", trace, "-o", folder, "--force")[0] == 0
 

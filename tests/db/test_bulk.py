@@ -239,7 +239,7 @@ def test_made_traces_are_written_with_the_ends_of_all_edges(
     edges = [row for file in of_edges for row in rows(folder, file.split(",")[1].removesuffix(".csv"))]
     assert sorted(int(row[":ID"]) for row in nodes) == list(range(done.nodes))
     assert len(edges) == done.edges
-    assert {int(end) for row in edges for end in row.values()} <= set(range(done.nodes))
+    assert {int(row[end]) for row in edges for end in (":START_ID", ":END_ID")} <= set(range(done.nodes))
     names = Counter(row["name:string"] for row in nodes if row.get("uid:long"))
     assert names == Counter(core.names[code] for code in core.columns.name.tolist())
 

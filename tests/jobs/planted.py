@@ -110,6 +110,20 @@ PLANTED: Mapping[str, Planted] = {
         Job(gloo=True, jitter=0.2, causes=(Cause("slower_kernels", (5,), factor=1.5),)), (5,), ("aten::mm",)
     ),
     "gloo_of_groups": Planted(Job(gloo=True, tensor=2, jitter=0.02, causes=(_host("python", 2),)), (2,), ("python",)),
+    "healthy_gloo_of_hosts": Planted(
+        Job(gloo=True, tensor=2, per_host=2, clocks_us=(0, -900, 50, 12_000), jitter=0.05)
+    ),
+    "gloo_of_hosts": Planted(
+        Job(gloo=True, per_host=4, clocks_us=(0, 4200), causes=(_host("python", 6),)), (6,), ("python",)
+    ),
+    "gloo_of_groups_on_hosts": Planted(
+        Job(gloo=True, tensor=2, per_host=4, jitter=0.02, clocks_us=(0, 4200), causes=(_host("python", 6),)), (6,),
+        ("python",),
+    ),
+    "gloo_jitter_on_hosts": Planted(
+        Job(gloo=True, per_host=2, jitter=0.1, clocks_us=(0, -900, 50, 12_000),
+            causes=(Cause("slower_kernels", (5,), factor=1.5),)), (5,), ("aten::mm",),
+    ),
     "stage_of_groups": Planted(
         Job(ranks=16, tensor=2, pipeline=4, layers=1, jitter=0.02,
             causes=(Cause("slower_kernels", (8, 9, 10, 11), factor=1.35),)),

@@ -81,7 +81,7 @@ with writing_folder(sys.argv[1], ["a.csv", "b.csv"]) as output:
 def test_files_are_replaced_where_nothing_but_files_of_their_kind_is(tmp_path: Path) -> None:
     write_two(tmp_path, b"older")
     (tmp_path / "c.csv").write_bytes(b"of another command")
-    with pytest.raises(OutputError, match=r"a.csv: is there, and nothing says"):
+    with pytest.raises(OutputError, match=r"a.csv: was not written by"):
         write_two(tmp_path, b"newer")
     assert (tmp_path / "a.csv").read_bytes() == b"older"
     write_two(tmp_path, b"newer", is_known=lambda path: path.name in ("a.csv", "b.csv"))

@@ -13,6 +13,7 @@ from made_traces import traces
 from placed_traces import OLD, chain, graph_of, placed, two
 from same_tables import Ask, assert_same
 
+from tracelens_graph.analyses.across.spending import builds_of
 from tracelens_graph.analyses.alignment.compared_steps import median_steps
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.questions import QUESTIONS
@@ -159,7 +160,7 @@ def test_history_in_the_order_of_pushing() -> None:
 
 def test_history_in_the_order_of_a_label() -> None:
     history = QUESTIONS["run_history"]
-    assert history(two(), label="commit")["label_value"] == ["a2", "b1"]
+    assert history(two(), label="commit")["label_value"] == ["b1", "a2"]  # texts as they were pushed
     assert history(two(), label="size")["label_value"] == ["9", "10"]  # as numbers; the first of several counts
     assert history(two(), label="empty")["label_value"] == [""]
     assert len(history(two(), label="comm")) == 0
@@ -171,7 +172,14 @@ def test_numbers_come_before_other_values() -> None:
     core = two()[0].core
     values = ["v2", "10", "-3", "2.5", "1e1", ""]
     named = [placed(core, "r", str(n), (f"k={value}",)) for n, value in enumerate(values)]
-    assert QUESTIONS["run_history"](named, label="k")["label_value"] == ["-3", "2.5", "10", "", "1e1", "v2"]
+    assert QUESTIONS["run_history"](named, label="k")["label_value"] == ["-3", "2.5", "10", "v2", "1e1", ""]
+
+
+def test_builds_with_hashes_are_in_the_order_of_pushing() -> None:
+    core = two()[0].core
+    hashes = ["f77c01", "b77c01", "d77c01", "b77c01", "417", "42"]
+    named = TraceSet([placed(core, "r", str(n), (f"commit={value}",)) for n, value in enumerate(hashes)])
+    assert [build.name for build in builds_of(named, "commit", None)] == ["42", "417", "f77c01", "b77c01", "d77c01"]
 
 
 def test_a_trace_without_gpu_work_takes_no_time() -> None:

@@ -191,6 +191,16 @@ def test_several_traces_have_sums_of_their_own(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_traces_of_one_file_name_are_told_apart_by_their_gpu_time(tmp_path: Path) -> None:
+    """20 us are 50 % of one `rank0.json`, and 25 % of another."""
+    of_one, of_other = ({"trace": "rank0.json", "percent": percent, "total_us": 20.0} for percent in (50.0, 25.0))
+    both = written(tmp_path / "both.json", result("x", 1.0, **of_one), result("x", 2.0, **of_other))
+    one = written(tmp_path / "one.json", result("x", 3.0, **of_one))
+    devices, rows = compared_results(both, one)
+    assert (list(devices["replayed_percent"]), list(devices["sum_us"])) == ([50.0, 50.0], [1.0, 3.0])
+    assert set(rows["trace"]) == {"rank0.json (0.04 ms)", "rank0.json (0.08 ms)"}
+
+
 def test_one_trace_on_each_device_is_compared_by_arguments(tmp_path: Path) -> None:
     a, b = (written(tmp_path / f"{one}.json", result("x", 1.0, trace=one)) for one in ("one", "other"))
     devices, rows = compared_results(a, b)

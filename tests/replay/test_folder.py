@@ -48,7 +48,7 @@ def test_a_program_that_was_edited_stays(mm: ReplayPlan, tmp_path: Path) -> None
     write_folder(tmp_path, [Program.of(mm, "a.py"), Program.of(mm, "b.py")], "t")
     for name in ("a.py", "b.py"):
         (tmp_path / name).write_text("edited")
-    with protecting(Protection()), pytest.raises(OutputError, match=r"b.py: is there, and nothing says"):
+    with protecting(Protection()), pytest.raises(OutputError, match=r"b.py: was not written by"):
         write_folder(tmp_path, [Program.of(mm, "b.py")], "t")
     (tmp_path / "b.py").unlink()
     with protecting(Protection()):

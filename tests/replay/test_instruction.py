@@ -12,7 +12,7 @@ from replay_plans import plan_in
 
 from tracelens_graph.errors import CannotReplay
 from tracelens_graph.replay.folder import program_name
-from tracelens_graph.replay.replay_plan import TensorValue
+from tracelens_graph.replay.replay_plan import TensorValue, Work
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -69,3 +69,9 @@ def test_a_dot_is_told_apart_by_its_dimensions() -> None:
     square = shape(F32, 5, 5)
     one, other = (plan(profile_of("dot", square, [square, square], dot_dims([1], [at]))) for at in (0, 1))
     assert program_name(one, 1) != program_name(other, 1)
+
+
+def test_bytes_of_a_product_are_those_of_its_operands_and_result() -> None:
+    """Models know those of the whole fusion around it; 2 bytes of [3, 5, 4] and [3, 5, 6], 4 of [3, 4, 6]."""
+    made = plan(profile_of(*CASES["dot"]))
+    assert made.with_traced(made.traced, Work(8.0, 9e9)).work == Work(8.0, 588.0)

@@ -57,6 +57,12 @@ def test_a_product() -> None:
     assert "kernel     gemm_kernel" in heading
 
 
+def test_several_kernels_are_named_in_short() -> None:
+    kernels = ("void at::native::fill<4, at::F>(int)", "void at::native::fill<2, at::F>(int)", "attn_fwd")
+    plan = mm()
+    assert "kernel     fill; attn_fwd" in replace(plan, traced=replace(plan.traced, kernels=kernels)).script()
+
+
 def test_its_result_names_the_arguments_as_recorded() -> None:
     """So that results of short programs and of those in full are of one operation."""
     main = ast.parse(mm().script()).body[-1]

@@ -169,3 +169,18 @@ def test_a_size_that_is_not_there_is_refused_with_those_that_are(where: str) -> 
     known = "self.0=8, self.1=16, mat2.0=16, mat2.1=4"
     with pytest.raises(AnalysisError, match=f"has no size {where}; its sizes are {known}"):
         shapes(f"{where}=1")
+
+
+def test_a_number_that_the_program_does_not_pass_is_refused() -> None:
+    """The public operation takes the lengths of sequences from its tensors."""
+    recorded, trace = attention(12).recorded, calls()
+    names = {"Input Dims": "dims", "Input type": "types", "Input Strides": "strides", "Concrete Inputs": "values"}
+    for event in trace["traceEvents"]:
+        if event["name"] == "aten::mm":
+            event["name"] = "aten::_flash_attention_forward"
+            event["args"] |= {name: list(getattr(recorded, part)) for name, part in names.items()}
+    core = load_core(trace)
+    plans = Plans(named(core.everything, "aten::_flash_attention_forward"))
+    with pytest.raises(AnalysisError, match="max_q is no argument of its program"):
+        swept(plans, 0, Sweep.parsed("max_q=2"), Estimates(core.everything))
+    assert len(swept(plans, 0, Sweep.parsed("query.0,key.0,value.0=2"), Estimates(core.everything)).plans) == 1

@@ -222,16 +222,17 @@ class Call:
         uid = first_event(table)
         return [] if uid is None else [f"open in Perfetto UI: {self.cut(uid)}"]
 
-    def to_replay(self, names: Iterable[str], options: str) -> list[str]:
-        """The command that calls operations again; none where PyTorch has none of the names.
+    def to_replay(self, core: Core, names: Iterable[str], options: str) -> list[str]:
+        """The command that calls operations again; none where all names are of neither PyTorch nor a compiled program.
 
         Args:
-            names: the operations that are shown.
+            core: the trace.
+            names: its operations that are shown.
             options: what chooses them, such as `--top 5`.
         """
         from tracelens_graph.frameworks import NAMESPACES
 
-        if not any(name.startswith(NAMESPACES) for name in names):
+        if not core.framework.compiles_programs and not any(name.startswith(NAMESPACES) for name in names):
             return []
         return [f"ask next: {self.complete(f'{_PROGRAM} replay TRACE {options}')}"]
 

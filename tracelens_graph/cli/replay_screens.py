@@ -177,8 +177,9 @@ def _print_coverage(covered: Table, what: str = "Can be replayed") -> None:
         if row["plan"] == "no":
             parts[row["why"], row["remedy"]] = parts.get((row["why"], row["remedy"]), 0.0) + row["percent"]
     greatest = sorted(parts.items(), key=lambda part: -part[1])
+    shown = len(greatest) if len(greatest) == _MOST_REASONS + 1 else _MOST_REASONS  # one more takes no more room
     print("Not replayable:")
-    for (why, remedy), percent in greatest[:_MOST_REASONS]:
+    for (why, remedy), percent in greatest[:shown]:
         if percent >= _SMALL:
             text = cut_end(f"{why}; what helps: {remedy}" if remedy else why, _LONGEST)
             text = text.replace("what helps: nothing", "nothing helps")
@@ -186,7 +187,7 @@ def _print_coverage(covered: Table, what: str = "Can be replayed") -> None:
                 printable(f"  {percent:5.1f} %  {text}"), min(terminal_width(sys.stdout), _WIDEST), " " * 11
             ):
                 put(f"{line}\n")
-    if (rest := sum(percent for _, percent in greatest[_MOST_REASONS:])) >= _SMALL:
+    if (rest := sum(percent for _, percent in greatest[shown:])) >= _SMALL:
         print(f"  {rest:5.1f} %  other reasons")
 
 

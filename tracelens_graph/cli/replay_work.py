@@ -87,14 +87,22 @@ def _print_table(table: Table, asked: Asked) -> None:
 
 
 def _in_counted_steps(asked: Asked, core: Core) -> Asked:
-    """The steps that `report` takes where the recording began late, unless a part or an event was asked for."""
+    """The steps that `report` takes where the recording began late, unless a part or another event was asked for."""
     from tracelens_graph.analyses.diagnosis.verdict import steps_alone
     from tracelens_graph.graph.window import whole_window
 
-    if asked.window != WindowChoice() or asked.uid is not None or asked.extensions or not core.framework.has_times:
+    if asked.window != WindowChoice() or asked.extensions or not core.framework.has_times:
         return asked
     found = steps_alone(whole_window(core))
-    return asked if found is None else replace(asked, window=WindowChoice(step=found[0]), outside=found[1].text)
+    if found is None or (asked.uid is not None and not _is_in_steps(core, asked.uid)):
+        return asked
+    return replace(asked, window=WindowChoice(step=found[0]), outside=found[1].text)
+
+
+def _is_in_steps(core: Core, uid: int) -> bool:
+    """Whether an event is in a step; GPU work is in that of its launch."""
+    row = core.row(uid)
+    return bool(max(core.step[row], core.gpu_step[row]) >= 0)
 
 
 def _part(asked: Asked, core: Core, added: Extension | None) -> Window:

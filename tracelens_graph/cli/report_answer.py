@@ -288,7 +288,7 @@ class Report(Answer):
             found = top_ops(self.w, self._asked.options.linked_only, most)
             largest = [found]
             worth = [name for name, percent in zip(found["name"], found["percent"], strict=True) if percent >= _WORTH]
-            replay = call.to_replay(worth, f"--top {len(found)}") if _computes(self.findings) else []
+            replay = call.to_replay(self.w.core, worth, f"--top {len(found)}") if _uses_gpu(self.findings) else []
             is_replay = families_of(self.w).graph_percent >= GRAPH_PERCENT
             joined = call.to_join(self.w, is_replay)
             hints = [*joined, *call.to_repeats(self.w.core), *replay, *call.to_open(found)]
@@ -431,11 +431,11 @@ _OF_EVERY_PROFILE = ("linked_only", "models", "histogram_bins", "arch", "extensi
 """Options that do not change which sheets there are, or are not asked for by name."""
 
 
-def _computes(findings: Sequence[Finding]) -> bool:
-    """Whether kernels may be what bounds a run: not where the headline names the host or communication alone."""
+def _uses_gpu(findings: Sequence[Finding]) -> bool:
+    """Whether work of the GPU, communication too, may be what bounds a run: not where the headline names the host."""
     evidence = findings[0].evidence
     kinds = [str(evidence[name]) for name in ("first", "second") if name in evidence] or [str(evidence["kind"])]
-    return not all(kind.startswith(("host.", "comm.")) for kind in kinds)
+    return not all(kind.startswith("host.") for kind in kinds)
 
 
 def _beyond_default(options: ReportOptions) -> list[str]:

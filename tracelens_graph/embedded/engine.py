@@ -12,9 +12,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tracelens_graph.embedded.labels import EVENTS, HEAT_COLUMN
+from tracelens_graph.embedded.patterns import LONGEST_PATH
 from tracelens_graph.embedded.tables import NUMBER
-from tracelens_graph.embedded.tokens import place_of, source_of
-from tracelens_graph.embedded.translation import LONGEST_PATH, Translated
+from tracelens_graph.embedded.translation import Translated
 from tracelens_graph.errors import DatabaseError, MissingExtraError
 from tracelens_graph.schema import GPU_KINDS
 from tracelens_graph.schema.database import EVENT, GPU_EVENT
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 MEMORY_BYTES = 1024**3
 """Memory of the engine beside what it returns."""
+
+GRACE_S = 2.0
+"""How long the engine may need to notice that a statement is given up: it does not while it plans."""
 
 MOST_ROWS = 1_000_000
 """Rows of an answer that are taken."""
@@ -60,6 +63,7 @@ class Engine:
 
     def __init__(self, path: Path, *, read_only: bool) -> None:
         self.path = path
+        self._is_lost = False
         ladybug = _ladybug()
         try:
             self._database = ladybug.Database(str(path), buffer_pool_size=MEMORY_BYTES, read_only=read_only)
@@ -73,8 +77,9 @@ class Engine:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._connection.close()
-        self._database.close()
+        if not self._is_lost:
+            self._connection.close()
+            self._database.close()
 
     def run(self, statement: str) -> None:
         """Run a statement of ours."""
@@ -101,12 +106,15 @@ class Engine:
         worker = Thread(target=self._work, args=(asked.text, given, found), daemon=True)
         worker.start()
         try:
-            worker.join()
-        except BaseException:
-            with suppress(RuntimeError):
-                self._connection.interrupt()
-            worker.join()
-            raise
+            worker.join(timeout_s + GRACE_S)
+        finally:
+            if worker.is_alive():
+                with suppress(RuntimeError):
+                    self._connection.interrupt()
+                worker.join(GRACE_S)
+                self._is_lost = worker.is_alive()
+        if self._is_lost:
+            raise DatabaseError(f"it took longer than {timeout_s:g} s, and was given up")
         if isinstance(found[0], BaseException):
             raise _in_words(found[0], asked, timeout_s) from None
         result = found[0]
@@ -137,8 +145,7 @@ def _in_words(error: BaseException, asked: Translated, timeout_s: float) -> Base
         return DatabaseError(f"it needs more than the {MEMORY_BYTES / 1024**2:,.0f} MB that it may take")
     what = re.sub(r"^(Runtime|Binder|Parser|Catalog|Conversion) exception: ", "", line)
     if place := _PLACE.search(line):
-        at = place_of(asked.source, source_of(asked.pieces, int(place[1])))
-        return DatabaseError(f"{at}: here the engine cannot read on; what it lacks needs Neo4j")
+        return DatabaseError(f"{asked.place(int(place[1]))}: here the engine cannot read on; what it lacks needs Neo4j")
     if unknown := _UNKNOWN_PROPERTY.search(line):
         from tracelens_graph.embedded.labels import LABELS, properties_of
         from tracelens_graph.utils.suggest import did_you_mean

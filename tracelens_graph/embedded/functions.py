@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from tracelens_graph.embedded.labels import EVENTS
 from tracelens_graph.schema import GPU_KINDS
@@ -52,11 +52,6 @@ LARGEST_RANGE = 1_000_000
 """Elements that a list may be counted out to: the engine makes it whole, whatever its own limits are."""
 
 
-def rendered(template: str, arguments: Sequence[str]) -> str:
-    """A function with its arguments in their places."""
-    return template.format(*arguments)
-
-
 def known() -> list[str]:
     """Names of all functions of statements, in small letters."""
-    return sorted({*SAME, *(name for name, _ in FUNCTIONS), "range", "reduce", "exists"})
+    return sorted({*SAME, *(name for name, _ in FUNCTIONS), "range", *QUANTIFIERS})

@@ -20,8 +20,10 @@ from typing import Any
 from tracelens_graph.db.image import TraceImage
 from tracelens_graph.embedded.engine import Engine
 from tracelens_graph.embedded.labels import EVENTS, HEAT_COLUMN, properties_of
+from tracelens_graph.embedded.patterns import TYPES
+from tracelens_graph.embedded.statement import Hop
 from tracelens_graph.embedded.tables import NUMBER, Pair, Tables
-from tracelens_graph.embedded.translation import TYPES, Hop, Translated, translated
+from tracelens_graph.embedded.translation import Translated, translated
 from tracelens_graph.schema.database import EDGE_PROPERTIES
 from tracelens_graph.schema.stored import Stored, Type
 

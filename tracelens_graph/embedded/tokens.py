@@ -1,10 +1,8 @@
-"""Tokens of a statement in Cypher, and texts made of them that remember where each part comes from."""
+"""Tokens of a statement in Cypher."""
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from tracelens_graph.errors import DatabaseError
@@ -96,26 +94,5 @@ def literal(token: Token) -> str:
         return chr(int(escape[1:], 16)) if len(escape) == 5 else _ESCAPES.get(escape, escape)
 
     content = _ESCAPED.sub(value, token.text[1:-1])
+    content = content.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # escapes \\u may be in pairs
     return "'" + content.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-class Piece(NamedTuple):
-    """A part of a text that is made, and where in the user's text it comes from."""
-
-    text: str
-    at: int
-
-
-def joined(pieces: Iterable[Piece]) -> str:
-    """The text of pieces."""
-    return "".join(piece.text for piece in pieces)
-
-
-def source_of(pieces: Sequence[Piece], offset: int) -> int:
-    """Where in the user's text a character of the text of pieces comes from."""
-    starts, length = [], 0
-    for piece in pieces:
-        starts.append(length)
-        length += len(piece.text)
-    number = max(bisect_right(starts, offset) - 1, 0)
-    return pieces[number].at if pieces else 0

@@ -86,7 +86,7 @@ class Protection:
         except OSError as error:
             raise unwritable(path, error) from None
         if not ours:
-            raise OutputError(f"{path}: is there, and nothing says that tracelens-graph wrote it; --force replaces it")
+            raise OutputError(f"{path}: was not written by tracelens-graph, or changed since; --force replaces it")
 
 
 _protection: ContextVar[Protection | None] = ContextVar("protection", default=None)

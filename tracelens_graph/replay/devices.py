@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, NamedTuple
@@ -25,6 +26,8 @@ from tracelens_graph.utils.texts import cut_end, distinct_names, shown_name
 
 _NAMED = 5
 """Operations that a note names."""
+_SAME_SUM = 1.002
+"""Ratio up to which GPU times are those of one trace: shares of it have four digits."""
 _LONGEST_NAME, _LONGEST = 100, 300
 """Characters of each, and of an error."""
 
@@ -60,6 +63,7 @@ def compared_results(*paths: str | os.PathLike[str]) -> Compared:
         raise ResultsError(f"two to {len(ascii_uppercase)} files of results are compared, not {len(paths)}")
     names = distinct_names([os.fspath(path) for path in paths])
     read = [(name, *read_results(Path(path))) for name, path in zip(names, paths, strict=True)]
+    _tell_traces_apart([one for _, results, _ in read for one in results if not one.error])
     by_trace = any(len({one.trace for one in results if not one.error}) > 1 for _, results, _ in read)
     sides = [_Side(letter, *one, by_trace) for letter, one in zip(ascii_uppercase, read, strict=False)]
     keys = dict.fromkeys(key for side in sides for key in side.found)
@@ -79,12 +83,28 @@ def compared_results(*paths: str | os.PathLike[str]) -> Compared:
     return Compared(of_devices, _results(rows, sides, title, list(_notes(sides, rows))))
 
 
+def _tell_traces_apart(results: Sequence[Result]) -> None:
+    """Have traces of one file name, of which the results have shares of other sums, names of their own."""
+    by_name: dict[str, list[tuple[float, Result]]] = {}
+    for one in results:
+        if one.total_us and one.percent:
+            by_name.setdefault(one.trace, []).append((one.total_us / one.percent / 10, one))
+    for found in by_name.values():
+        found.sort(key=lambda pair: pair[0])
+        ends = [at for at in range(1, len(found)) if found[at][0] > _SAME_SUM * found[at - 1][0]]
+        for begin, end in pairwise([0, *ends, len(found)] if ends else []):
+            for _, one in found[begin:end]:
+                one.trace += f" ({found[begin][0]:,.4g} ms)"
+
+
 def _notes(sides: Sequence[_Side], rows: Sequence[_Row]) -> Iterator[str]:
     """What is in no sum, and what limits it."""
     for side in sides:
         yield from side.notes
     if lacking := [row.first.op for row in rows if len(row.measured) < len(sides)]:
         yield f"not on all devices, so in no sum: {_listed(lacking)}"
+    if any(len({one.trace for one in row.measured.values()}) > 1 for row in rows):
+        yield "results are of different traces: calls, shares and the whole trace are those of the first"
     if any(len({one.count for one in row.measured.values()}) > 1 for row in rows):
         yield "counts of calls differ: those of the first device that has an operation are taken"
     for side in sides:

@@ -102,6 +102,8 @@ class InstructionPlan(HasProgram):
 
     def with_traced(self, traced: Traced, work: Work) -> InstructionPlan:
         """The same instruction with what a profile and models say of it."""
+        if self.opcode == "dot" and work.bytes:  # models know those of a fusion, of which this is the product alone
+            work = Work(work.flops, float(sum(one.bytes for one in (*self.operands, self.result))), work.roof_us)
         return replace(self, traced=traced, work=work)
 
     def json(self) -> list[dict[str, Any]]:

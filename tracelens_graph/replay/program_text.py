@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Literal
 from tracelens_graph._version import __version__
 from tracelens_graph.replay.custom.program import preamble
 from tracelens_graph.replay.replay_plan import Named, ReplayPlan, TensorValue, Traced, Use, Value
+from tracelens_graph.tables.names import short_name
 from tracelens_graph.utils.texts import cut_end
 
 ProgramKind = Literal["op", "full", "sequence", "collectives", "triton", "instruction"]
@@ -207,7 +208,9 @@ def heading_lines(plan: ReplayPlan, width: int = _HEADING_WIDTH, is_short: bool 
     """What a trace says of a call, and what is assumed, as lines of a heading; a short one has one line of kernels."""
     kernels = list(plan.traced.kernels[:_MOST_KERNELS])
     if is_short and kernels:
-        kernels = [cut_end("; ".join(kernels), width - _LABEL)]
+        # Of several the one that counts is seldom the first, so that all should fit.
+        names = kernels if len(kernels) == 1 else dict.fromkeys(map(short_name, kernels))
+        kernels = [cut_end("; ".join(names), width - _LABEL)]
     elif len(plan.traced.kernels) > _MOST_KERNELS:
         kernels.append(f"and {len(plan.traced.kernels) - _MOST_KERNELS} more")
     for label, notes in {

@@ -92,7 +92,7 @@ def swept(plans: Plans, place: int, sweep: Sweep, estimates: Estimates) -> Swept
     """The plan of a signature, and the same at each other size.
 
     Raises:
-        AnalysisError: it has no plan, is no operation of PyTorch, or has no such size.
+        AnalysisError: it has no plan, is no operation of PyTorch, has no such size, or one that its program lacks.
     """
     made = complete(plans, place, estimates).plan
     core, row, name = plans.signatures.core, int(plans.signatures.rows[place]), plans.signatures.names[place]
@@ -115,6 +115,8 @@ def swept(plans: Plans, place: int, sweep: Sweep, estimates: Estimates) -> Swept
             raise AnalysisError(f"{name}: cannot be made with {value} at {', '.join(places)}: {error.reason}") from None
         changes = ", ".join(f"{place} = {value} for {size}" for place, size in places.items())
         other = portable(other.with_traced(Traced(calls=0, gpu=made.traced.gpu, trace=made.traced.trace), Work()), core)
+        if (other.op, other.positional, other.keyword) == (made.op, made.positional, made.keyword):
+            raise AnalysisError(f"{name}: {', '.join(places)} is no argument of its program; name sizes of its tensors")
         work = estimates.of_cost(cost_of(other.op, other.recorded, made.traced.kernels))
         found.append(replace(other, work=work, modes=made.modes, notes=(*other.notes, f"a sweep: {changes}")))
     return Swept(found, places)

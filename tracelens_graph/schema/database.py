@@ -14,7 +14,7 @@ from tracelens_graph.schema import CONTEXT_KINDS, DERIVED, GPU_KINDS, STORED, Ki
 from tracelens_graph.schema.facts import SETUP, SHOWS, SPENT_ON, stored_on
 from tracelens_graph.schema.stored import Stored
 
-DATABASE_VERSION = 5
+DATABASE_VERSION = 6
 """Of what stands in a database beside the graph itself: raised where queries need what earlier pushes did not write."""
 
 Scope = Literal["trace", "run", "diff", ""]
@@ -485,8 +485,6 @@ DIFF_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
 """Label -> properties of the nodes of comparisons; a place has `diff` too, the key of its comparison."""
 
 DIFF_EDGE_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
-    "SPENT": stored_on(*SPENT_ON),
-    "SHOWS": SHOWS,
     "MATCHES": (
         Stored("kind", "str", "how they resemble each other: identical, same structure, renamed, other arguments, "
                "wrapped, fused (n GPU events against m), or changed (what is below differs)"),
@@ -571,8 +569,6 @@ RANK_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
 """Label -> properties of what the ranks of a run have in common; all but a matching have `run` too."""
 
 RANK_EDGE_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
-    "SPENT": stored_on(*SPENT_ON),
-    "SHOWS": SHOWS,
     "MEMBER_OF": (
         Stored(
             "start_ns", "int", "start of the rank's part on the common clock, from the first start of a trace", "ns"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
+from tracelens_graph.analyses.across.spending import number_of
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.errors import AnalysisError
@@ -51,9 +51,6 @@ INCOMPLETE_TRACES = TableSchema(
 )
 
 
-_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
-
-
 _HISTORY = {
     "gpu_total_ms": "total_time",
     "gpu_busy_ms": "busy_time",
@@ -66,7 +63,7 @@ _HISTORY = {
 def run_history(traces: TraceSet, label: str | None = None, run: str | None = None, named: str | None = None) -> Table:
     """How long the GPU took in each of many traces, in the order of a label's values or of pushing.
 
-    Values that are numbers come first, in their order, then the others in that of texts. Changes are against the row
+    Values that are numbers come first, in their order, then the others in that of pushing. Changes are against the row
     above, so give a name (`rank0`) where runs hold several traces. Times are those of the GPU timeline.
 
     Args:
@@ -77,15 +74,14 @@ def run_history(traces: TraceSet, label: str | None = None, run: str | None = No
         named: only traces of this name.
     """
     chosen = []
-    for place, trace in enumerate(traces):
+    for trace in traces:
         value = trace.value_of(label) if label is not None else None
         wanted = run in (None, trace.run) and named in (None, trace.name)
         if wanted and (label is None or value is not None):
-            number = float(value) if value is not None and _NUMBER.fullmatch(value) else float("inf")
-            chosen.append((number, value or "", place, value, trace))
+            chosen.append((number_of(value or ""), value, trace))
     rows: list[dict[str, Any]] = []
     before: dict[str, float] = {}
-    for _, _, _, value, trace in sorted(chosen, key=lambda one: one[:3]):
+    for _, value, trace in sorted(chosen, key=lambda one: one[0]):
         table = gpu_timeline(trace.window)
         rows_of = dict(zip(table["type"], table["time ms"], strict=True))
         times = {column: float(rows_of.get(row, 0.0)) for column, row in _HISTORY.items()}

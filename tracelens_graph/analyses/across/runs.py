@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tracelens_graph.analyses.across.spending import sort_key
+from tracelens_graph.analyses.across.spending import number_of
 from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.report.facts import Values, spent_by
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet, titled
@@ -185,7 +185,7 @@ def signature_history(
     key = min(fitting, key=lambda key: (-sum(spent["ns"] for _, spent in fitting[key][1]), key))
     node, spent = fitting[key]
     if label is not None:
-        spent = sorted(spent, key=lambda one: sort_key(one[0].value_of(label) or ""))
+        spent = sorted(spent, key=lambda one: number_of(one[0].value_of(label) or ""))
     rows: list[dict[str, Any]] = []
     before = None
     for trace, one in spent:

@@ -46,19 +46,19 @@ class Spending:
 
 
 def builds_of(traces: TraceSet, label: str | None, named: str | None) -> list[Build]:
-    """The builds of some traces, in order: values of a label, numbers first; else runs, in that of pushing."""
+    """The builds of some traces, in order: numbers that are values of a label, then others by pushing; else runs."""
     found: dict[str, Build] = {}
     for one in traces:
         name = one.value_of(label) if label is not None else one.run or one.core.trace_id
         if name is not None and named in (None, one.name):
             found.setdefault(name, Build(name)).traces.append(one)
     builds = list(found.values())
-    return builds if label is None else sorted(builds, key=lambda build: sort_key(build.name))
+    return builds if label is None else sorted(builds, key=lambda build: number_of(build.name))
 
 
-def sort_key(value: str) -> tuple[float, str]:
-    """Numbers first, in their order, then other texts."""
-    return float(value) if NUMBER.fullmatch(value) else float("inf"), value
+def number_of(value: str) -> float:
+    """What values of a label are ordered by: numbers first; others, such as hashes, stay in the order of pushing."""
+    return float(value) if NUMBER.fullmatch(value) else float("inf")
 
 
 def spending(builds: Sequence[Build], of: Of) -> dict[str, Spending]:

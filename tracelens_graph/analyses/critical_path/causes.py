@@ -9,7 +9,7 @@ those that bound in the first.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -42,34 +42,24 @@ _ROUNDS = 64
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Causes:
-    """All points of some ranks on one clock, the edges between them, and which edge binds each point.
+    """All points of a rank on the common clock, the edges between them, and which edge binds each point.
 
     Attributes:
-        traces: the ranks.
-        matched: which of their collectives are one; None where none are.
-        clock: times of a rank, by its place, on the clock that the points are on.
+        clock: times of the rank on the clock that the points are on.
         time: per point the moment, ns.
         level: per point its place among points of one moment that follow from each other.
-        ordinal, row, role: per point its rank's place in `traces`, its row there, -1 without one, and its `Role`.
+        row, role: per point its row, -1 without one, and its `Role`.
         before, after, kind: per edge its points, and its `Edge`.
         binding: per point the edge that binds it, -1 for a point that follows from nothing.
         least_ns, usual_ns: per kind of edge the latency of the fastest, and the median of those that bind.
         most_ns: that of the slowest that bind, where other ranks count; None for these alone.
-        first_point: per rank its first point.
-        ranks: per rank its points by row; see `RankPoints`.
         is_whole: per point whether it ends a part of a matched collective whose ranks are all in the set.
         collective: number of the collective that each of the last points, those of collectives, belongs to.
-        negative: per kind of edge how many would lead back in time, and were left out.
-        worst_negative_ns: how far the worst of those between ranks leads back.
-        notes: what a reader must know.
     """
 
-    traces: TraceSet
-    matched: MatchedCollectives | None
     clock: Callable[[int, Ns], Ns]
     time: np.ndarray
     level: np.ndarray
-    ordinal: np.ndarray
     row: np.ndarray
     role: np.ndarray
     before: np.ndarray
@@ -78,25 +68,17 @@ class Causes:
     binding: np.ndarray
     least_ns: np.ndarray
     usual_ns: np.ndarray
-    first_point: np.ndarray
-    ranks: Sequence[RankPoints]
     is_whole: np.ndarray
     collective: np.ndarray
-    negative: dict[Edge, int]
-    worst_negative_ns: int = 0
     most_ns: Ns | None = None
-    notes: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
-        return f"<Causes of {len(self.time):,} points of {len(self.traces):,} ranks: {len(self.kind):,} edges>"
+        return f"<Causes of {len(self.time):,} points: {len(self.kind):,} edges>"
 
-    def core(self, ordinal: int) -> Core:
-        """The graph of a rank."""
-        return self.traces[ordinal].core
-
-    def on_clock(self, ordinal: int, time: int) -> int:
-        """A moment of a rank on the clock that the points are on."""
-        return int(self.clock(ordinal, np.array([time], np.int64))[0])
+    @property
+    def shift_ns(self) -> int:
+        """The start of the rank's trace on the clock that the points are on."""
+        return int(self.clock(0, np.zeros(1, np.int64))[0])
 
     @cached_property
     def into(self) -> Places:
@@ -127,67 +109,43 @@ def check_gpu_work(counts: Iterable[int]) -> None:
         raise AnalysisError("there are no GPU events, so there is no path to follow through them")
 
 
-def unbound(
-    traces: TraceSet, matched: MatchedCollectives | None, ranks: Sequence[RankPoints],
-    clock: Callable[[int, Ns], Ns], meet: Callable[[Rows, Ns], CollectivePoints],
-) -> Causes:  # fmt: skip
-    """Points and edges of ranks on one clock, before it is known what binds.
+def unbound(points: RankPoints, clock: Callable[[int, Ns], Ns], meet: Callable[[Ns], CollectivePoints]) -> Causes:
+    """Points and edges of a rank on the common clock, before it is known what binds.
 
     Args:
-        traces, matched, clock: as in `Causes`.
-        ranks: points of each rank.
-        meet: points of collectives, of where those of each rank begin and of the moments of all.
+        points: its points.
+        clock: as in `Causes`.
+        meet: points of collectives, of the moments of its own.
     """
-    first = np.concatenate(([0], np.cumsum([len(rank.time) for rank in ranks])))
-    time = np.concatenate([clock(at, rank.time) for at, rank in enumerate(ranks)])
-    ordinal = np.repeat(np.arange(len(ranks), dtype=np.int32), np.diff(first))
-    role, row = (np.concatenate([getattr(rank, name) for rank in ranks]) for name in ("role", "row"))
-    before, after = (
-        np.concatenate([getattr(rank, name) + start for rank, start in zip(ranks, first, strict=False)])
-        for name in ("before", "after")
-    )
-    kind = np.concatenate([rank.kind for rank in ranks])
-    found = meet(first, time)
-    replaced = np.zeros(len(time), bool)
+    own = clock(0, points.time)
+    found = meet(own)
+    replaced = np.zeros(len(own), bool)
     replaced[found.served] = True
-    kept = ~((kind == Edge.run) & replaced[after])
-    before = np.concatenate((before[kept], found.before))
-    after = np.concatenate((after[kept], found.after))
-    kind = np.concatenate((kind[kept], found.kind))
-    time = np.concatenate((time, found.time))
+    kept = ~((points.kind == Edge.run) & replaced[points.after])
+    before = np.concatenate((points.before[kept], found.before))
+    after = np.concatenate((points.after[kept], found.after))
+    kind = np.concatenate((points.kind[kept], found.kind))
+    time = np.concatenate((own, found.time))
     forward = time[before] <= time[after]
-    negative = {
-        Edge(one): count for one, count in enumerate(np.bincount(kind[~forward], minlength=len(Edge)).tolist()) if count
-    }
-    if found.lost:
-        negative[Edge.transfer] = negative.get(Edge.transfer, 0) + found.lost
     before, after, kind = before[forward], after[forward], kind[forward]
     is_whole = np.zeros(len(time), bool)
     is_whole[found.whole] = True
     level, ordered = levels(time, before, after)
     none = np.zeros(0, np.int64)
     return Causes(
-        traces=traces,
-        matched=matched,
         clock=clock,
         time=time,
         level=level,
-        ordinal=np.concatenate((ordinal, found.ordinal)),
-        row=np.concatenate((row, np.full(len(found.time), -1))),
-        role=np.concatenate((role, np.full(len(found.time), Role.complete, np.int8))),
+        row=np.concatenate((points.row, np.full(len(found.time), -1))),
+        role=np.concatenate((points.role, np.full(len(found.time), Role.complete, np.int8))),
         before=before[ordered],
         after=after[ordered],
         kind=kind[ordered],
         binding=none,
         least_ns=none,
         usual_ns=none,
-        first_point=first[:-1],
-        ranks=ranks,
         is_whole=is_whole,
         collective=found.collective,
-        negative=negative,
-        worst_negative_ns=found.worst_ns,
-        notes=notes_on(traces, matched, [one.about for one in ranks], found),
     )
 
 

@@ -77,7 +77,7 @@ class Asked(NamedTuple):
 def edited(rank: Reader, asked: Asked) -> Edited:
     """The answer of a rank to edits."""
     kept = rank.once(kept_rank)
-    causes = own_causes(kept, asked.given, rank.core)
+    causes = own_causes(kept, asked.given)
     changes = _Changes(causes, rank.core, asked.places)
     changes.make(asked.edits)
     if asked.repair is not None:
@@ -115,7 +115,7 @@ class _Changes:
 
     def repair(self, repair: Repair) -> None:
         """Give what is late the times of the other ranks."""
-        for place, lane in lanes(self._causes, 0).items():
+        for place, lane in lanes(self._causes, self._core).items():
             if place in repair:
                 at, weight = repair[place]
                 self._repaired.append((lane.edge[at], weight))
@@ -212,7 +212,7 @@ class _Changes:
         edges = np.flatnonzero(np.isin(causes.kind, (Edge.host, Edge.call)))
         rows = host_rows(c)
         rows = rows[fitting(self._core.names, c.name[rows], name_filter(name))]
-        shift = causes.on_clock(0, 0)
+        shift = causes.shift_ns
         for point in (causes.after, causes.before):  # where another thread hands over, the time was spent there
             thread = c.thread[causes.row[point[edges]]]
             for code, spans in positions_by(c.thread[rows]):  # calls of one name may nest

@@ -12,6 +12,7 @@ from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.points import Edge, Role
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
 from tracelens_graph.graph.arrays import positions_by
+from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import step_number
 
 
@@ -35,10 +36,10 @@ class Lane:
 Lanes = Mapping[tuple[int, str, int], Lane]
 
 
-def lanes(causes: Causes, ordinal: int) -> Lanes:
+def lanes(causes: Causes, core: Core) -> Lanes:
     """(step, host or GPU, place among the threads or streams) -> what was done there, in the order of time."""
-    core, c = causes.core(ordinal), causes.core(ordinal).columns
-    points = np.flatnonzero((causes.ordinal == ordinal) & (causes.row >= 0) & (causes.role != Role.begin))
+    c = core.columns
+    points = np.flatnonzero((causes.row >= 0) & (causes.role != Role.begin))
     rows = causes.row[points]
     binding = causes.binding[points]
     kind = np.where(binding >= 0, causes.kind[binding], -1)

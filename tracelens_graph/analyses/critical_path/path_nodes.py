@@ -143,7 +143,7 @@ def segment_rows(causes: Causes, core: Core, edge: Rows, start_ns: Ns, end_ns: N
     before, after, kind = causes.before[edge], causes.after[edge], causes.kind[edge]
     rows = np.where(kind == Edge.launch, causes.row[before], causes.row[after])
     left = np.flatnonzero((kind == Edge.host) | (kind == Edge.call))
-    shift = causes.on_clock(0, 0)
+    shift = causes.shift_ns
     for point in (after, before):  # where its own thread does nothing, the thread that it works for does
         thread = core.columns.thread[causes.row[point[left]]]
         found = longest_calls(core, thread, start_ns[left] - shift, end_ns[left] - shift)

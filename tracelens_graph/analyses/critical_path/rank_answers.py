@@ -45,7 +45,7 @@ from tracelens_graph.analyses.ranks.clocks import RankClock
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.trace_set import Reader, TraceMember, TraceSet
+from tracelens_graph.graph.trace_set import Reader
 from tracelens_graph.graph.window import gpu_steps
 from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 
@@ -121,16 +121,16 @@ _MADE: WeakKeyDictionary[KeptRank, tuple[Given, Causes]] = WeakKeyDictionary()
 """The last points of ranks that are held, and of which others they know."""
 
 
-def own_causes(kept: KeptRank, given: Given, core: Core | None = None) -> Causes:
+def own_causes(kept: KeptRank, given: Given) -> Causes:
     """The points of a rank alone; of its collectives there is one point each for when the others had come."""
     known, made = _MADE.get(kept, (None, None))
     if known is None or made is None or known.came_ns is not given.came_ns:
-        made = unbound(TraceSet([]), None, [kept.points], given.clock, lambda _, time: _meet(kept, given, time))
+        made = unbound(kept.points, given.clock, lambda time: _meet(kept, given, time))
     if given.least_ns is not None and (known is None or not known.is_bound_as(given) or not len(made.binding)):
         made = bound_by(made, given.least_ns, given.least_ns if given.usual_ns is None else given.usual_ns)
     made = replace(made, most_ns=given.most_ns)
     _MADE[kept] = given, made
-    return made if core is None else replace(made, traces=TraceSet([TraceMember(core, "")]))
+    return made
 
 
 def _meet(kept: KeptRank, given: Given, time: Ns) -> CollectivePoints:
@@ -351,11 +351,12 @@ class Did(NamedTuple):
 
 def did_on(rank: Reader, given: Given) -> Did:
     """What a rank did."""
-    made = own_causes(rank.once(kept_rank), given, rank.core)
+    made = own_causes(rank.once(kept_rank), given)
     moves = np.full(len(given.node), -1)
     edge, part = transfers(made)
     moves[part] = weights(made)[edge]
-    found = {key: replace(one, edge=one.edge[:0], takes=narrow(one.takes)) for key, one in lanes(made, 0).items()}
+    every = lanes(made, rank.core).items()
+    found = {key: replace(one, edge=one.edge[:0], takes=narrow(one.takes)) for key, one in every}
     return Did(found, narrow(moves))
 
 

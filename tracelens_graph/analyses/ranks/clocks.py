@@ -81,16 +81,17 @@ class RankClock:
         return moved if self.clocks is None else self.clocks.of(moved, np.zeros(len(moved), np.int64))
 
 
-def clocks_by_ends(parts: Parts, number: np.ndarray, clock_of: np.ndarray) -> Clocks:
+def clocks_by_ends(parts: Parts, number: np.ndarray, clock_of: np.ndarray, on_host: bool = False) -> Clocks:
     """Clocks by the ends of barriers; of ranks that share a clock, the median counts.
 
     Args:
         parts: the parts of all ranks.
         number: for each part the number of its collective, -1 for none.
         clock_of: for each rank the number of its clock, from 0 on.
+        on_host: barriers on the host count, too, which ranks leave less closely together.
     """
     clocks = int(clock_of.max(initial=-1)) + 1
-    rows = np.flatnonzero(parts.ends_together & (number >= 0))
+    rows = np.flatnonzero(parts.is_barrier & (on_host | ~parts.on_host) & (number >= 0))
     cell = number[rows] * clocks + clock_of[parts.trace[rows]]
     order = np.lexsort((parts.end_ns[rows], cell))
     cells, first, count = np.unique(cell[order], return_index=True, return_counts=True)

@@ -139,6 +139,9 @@ class MatchedCollectives(PartsByCollective):
             found = self.estimated
         else:
             found = clocks_by_ends(self.parts, self._matched, self.clock_of)
+        if not np.isfinite(found.error_ns).all() and self.parts.on_host.any():
+            with_host = clocks_by_ends(self.parts, self._matched, self.clock_of, on_host=True)
+            found = max(found, with_host, key=lambda one: int(np.isfinite(one.error_ns).sum()))
         if not np.isfinite(found.error_ns).all() and None not in self.hosts:
             found = with_transfers(found, self._ways)
         return found.beyond_doubt()

@@ -127,7 +127,7 @@ class _Merged:
         at, there = self._at_sequence(own)
         if there.sum() < 2:
             return True
-        _, by_number = _most_frequent(self._parts.end_ns[own][there] - self._end_ns[at[there]])
+        _, by_number = _most_frequent(self._parts.end_ns[own][there] - self._end_ns[at[there]], np.ones(there.sum()))
         _, by_end = _shift(self._key, self._end_ns, self._parts.key[own], self._parts.end_ns[own])
         least = min(len(own), len(self._number))
         # Ends of kinds without a barrier fit by chance, too: only where nearly all do, numbers are doubted.
@@ -252,18 +252,28 @@ def _shift(
     found = np.concatenate(differences)
     if only_near is not None:
         return only_near, stride * int((np.abs(found - only_near) <= _WINDOW_NS // 2).sum())
-    shift, count = _most_frequent(found)
+    # Each key has one voice: collectives of groups that do not meet are many, and fit by chance.
+    votes = [np.full(len(one), 1 / min(map(len, of))) for one, of in zip(differences, pairs, strict=True)]
+    shift, count = _most_frequent(found, np.concatenate(votes))
     return shift, stride * count
 
 
-def _most_frequent(differences: np.ndarray) -> tuple[int, int]:
-    """The middle of the window in which most of some differences lie, of several the nearest to 0; and how many."""
-    found = np.sort(differences)
+def _most_frequent(differences: np.ndarray, votes: np.ndarray) -> tuple[int, int]:
+    """The middle of the window with most votes for its differences, of several the nearest to 0; and how many it has.
+
+    Args:
+        differences: the differences.
+        votes: what each counts.
+    """
+    order = np.argsort(differences, kind="stable")
+    found, before = differences[order], np.append(0.0, np.cumsum(votes[order]))
     # One of the fullest windows begins at a value, so no others need to be tried.
-    count = np.searchsorted(found, found + _WINDOW_NS, "right") - np.arange(len(found))
-    best = np.flatnonzero(count == count.max())
+    at = np.arange(len(found))
+    until = np.searchsorted(found, found + _WINDOW_NS, "right")
+    weight = before[until] - before[at]
+    best = np.flatnonzero(weight >= weight.max() * (1 - 1e-9))
     best = best[np.argmin(np.abs(found[best]))]
-    return int(np.median(found[best : best + count[best]])), int(count[best])
+    return int(np.median(found[best : until[best]])), int(until[best] - best)
 
 
 def _paired(key_a: np.ndarray, end_a: np.ndarray, key_b: np.ndarray, end_b: np.ndarray) -> list[tuple[int, int]]:

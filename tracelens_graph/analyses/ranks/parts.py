@@ -45,7 +45,7 @@ class Parts:
         lane: number of the process group, or of the pair of ranks within it, that the part belongs to.
         sequence: number of the collective in its lane, -1 where not recorded, or where it counts for one rank alone.
         is_barrier: whether its kind is one of `BARRIERS`.
-        ends_together: whether all ranks leave it within microseconds, so that its ends show how clocks differ.
+        on_host: whether it ran on the host (gloo, MPI): ranks leave it less closely together.
         is_known: whether its kind is known.
         is_transfer: whether one rank sends to one other.
         lacks_partner: whether it is a transfer whose other end is not recorded.
@@ -64,7 +64,7 @@ class Parts:
     lane: np.ndarray
     sequence: np.ndarray
     is_barrier: np.ndarray
-    ends_together: np.ndarray
+    on_host: np.ndarray
     is_known: np.ndarray
     is_transfer: np.ndarray
     lacks_partner: np.ndarray
@@ -102,7 +102,7 @@ class Parts:
             _as_met(np.array(_numbered(lanes), np.int64)[form]),
             np.where(is_transfer | (sequence == NONE), -1, sequence),
             of_form(lambda one: one.kind in BARRIERS),
-            of_form(lambda one: one.kind in BARRIERS and not one.on_host),
+            of_form(lambda one: one.on_host),
             of_form(lambda one: one.kind != UNKNOWN),
             is_transfer,
             of_form(lambda one: one.kind in POINT_TO_POINT and None in _ends(one)),

@@ -53,7 +53,7 @@ def slow_links(links: Links) -> list[SlowLinks]:
     }
     found: list[SlowLinks] = []
     left = {id(one) for one in judged if one.is_slow}
-    while left:
+    while left and whole:
         # Of what explains as many, the narrowest.
         cause = max(whole, key=lambda one: (_explained(whole[one], left), -one.width, -len(whole[one])))
         slow = [one for one in whole[cause] if one.is_slow and id(one) in left]

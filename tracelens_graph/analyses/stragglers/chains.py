@@ -14,7 +14,6 @@ from tracelens_graph.analyses.critical_path.points import UNEXPLAINED_NS, Edge
 from tracelens_graph.analyses.critical_path.rank_answers import kept_rank
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, MEMCPY, gpu_classes
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.trace_set import TraceSet
 
 
 class Share(IntEnum):
@@ -56,7 +55,7 @@ class RankChains:
         self._core = core
         self._rank = rank = core.once(kept_rank).points
         meet = CollectivePoints(len(rank.time))
-        known = bound_alone(unbound(TraceSet.of(core), None, [rank], lambda _, time: time, lambda *_: meet))
+        known = bound_alone(unbound(rank, lambda _, time: time, lambda _: meet))
         self._time, self._before, self._after, self._kind = rank.time, known.before, known.after, known.kind
         self._binding, self._least = known.binding, known.least_ns
         self._into = np.argsort(self._after, kind="stable")

@@ -82,9 +82,9 @@ def _evened(rank: Reader, given: Given, even: Even) -> _Evened:
     kept = rank.once(kept_rank)
     known = _EVENED.get(kept)
     if known is None or known[0] is not given or known[1] is not even:
-        made = own_causes(kept, given, rank.core)
+        made = own_causes(kept, given)
         ideal, kind = (recorded := weights(made)).copy(), np.full(len(made.kind), -1)
-        for key, lane in lanes(made, 0).items():
+        for key, lane in lanes(made, rank.core).items():
             takes = even.lanes.get(key, lane.takes[:0])
             there = np.flatnonzero(takes >= 0)
             ideal[lane.edge[there]] = takes[there]
@@ -216,7 +216,7 @@ def _of_host(made: Causes, core: Core, edge: Rows, excess: Ns) -> Excess:
     longest = edge[np.argsort(-excess[edge], kind="stable")]
     few = longest[: max(_FEW, len(longest) // _ONE_OF)]
     labels, found, sums = HostLabels(core), dict[Label, Spent](), Counter[Label]()
-    shift = made.on_clock(0, 0)
+    shift = made.shift_ns
     for one in few[:_MOST_LOOKED_AT].tolist():
         span = (int(made.time[point[one]]) - shift for point in (made.before, made.after))
         label, spent = max(labels.within(*span).items(), key=lambda each: each[1].ns)
@@ -251,9 +251,9 @@ def label_on(rank: Reader, asked: tuple[Label, Sequence[int]]) -> int:
 
 def inputs_on(rank: Reader, given: Given) -> dict[tuple[int, str, int], list[str]]:
     """Lane of the GPU -> the sizes of the inputs of the ops of its events; empty where they are not recorded."""
-    core, c, made = rank.core, rank.core.columns, own_causes(rank.once(kept_rank), given, rank.core)
+    core, c, made = rank.core, rank.core.columns, own_causes(rank.once(kept_rank), given)
     found = {}
-    for key, lane in lanes(made, 0).items():
+    for key, lane in lanes(made, rank.core).items():
         if key[1] == "gpu":
             owner = c.owner[made.row[made.after[lane.edge]]]
             codes = np.where(owner >= 0, c.argset[owner], -1).tolist()

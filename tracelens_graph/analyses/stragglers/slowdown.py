@@ -168,30 +168,6 @@ class Slowdown:
             kind = max(kinds, key=lambda one: self._with_only(self._kept([worker], one)))
         return work.explain(worker, kind)
 
-    def alone(self, workers: Sequence[int], kind: str | None = None) -> float:
-        """The excess of the ideal job in which only operations of some workers keep their times, over 1.
-
-        Args:
-            workers: their places.
-            kind: only operations of this type.
-        """
-        return self._with_only(self._kept(workers, None if kind is None else self.work.kinds.index(kind))) - 1
-
-    def excess(self, worker: int, kind: str | None = None) -> float:
-        """The same of one worker."""
-        if kind is None and len(self.stages) < 2:
-            return float(self.workers[worker]) - 1
-        return self.alone([worker], kind)
-
-    def cost_ns(self, workers: Sequence[int]) -> int:
-        """What the steps take longer for some workers alone, together."""
-        return round(self.alone(workers) * self.ideal_ns * self.work.steps)
-
-    def saved(self, workers: Sequence[int], repaired: Sequence[int] = ()) -> float:
-        """What a repair of some workers saves, once others are repaired, as a share of the ideal job."""
-        before, after = (self.work.length_ns(~self._kept(one)) for one in (repaired, [*workers, *repaired]))
-        return (before - after) / self.ideal_ns
-
     @cached_property
     def by_chance(self) -> float:
         """The excess of workers below which none stands out from the others.
@@ -214,7 +190,7 @@ class Slowdown:
         found = [at for at in order.tolist() if self.workers[at] - 1 >= least]
         # A worker of a pipeline may have that of others of its stage, and of its data-parallel rank.
         if len(self.stages) > 1:
-            found = [at for at in found[: self.most_replays] if self.alone([at]) >= least]
+            found = [at for at in found[: self.most_replays] if self._with_only(self._kept([at])) - 1 >= least]
         return [at for at in found if self.why(at)[0]]
 
     def line(self, lacking: bool = False, known: Mapping[int, tuple[str, str]] | None = None) -> str:
@@ -235,7 +211,7 @@ class Slowdown:
         if self.job < 1 - NO_FASTER:
             of_late = ", but the job is faster without what makes ranks late" if known else ""
             return f"slowdown: none is found: by the replay the job would not be faster with even work{of_late}"
-        found = self.culprits
+        found = sorted(known, key=lambda at: -self.workers[at]) or self.culprits
         if self.job < 1 + WORTH_A_REASON or not (found or (found := self._behind_links)):
             return text
         why = {at: known.get(at) or self.why(at) for at in found}
