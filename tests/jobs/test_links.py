@@ -242,8 +242,10 @@ def test_a_hint_asks_what_a_slow_link_costs(name: str, edit: str, tmp_path: Path
     traces = tlg.load_set(str(tmp_path / "slow"))
     sound = tlg.load_set(str(write(Job(**{**made, "jitter": 0.0, "slow": (), "share": NO_SHARE}), tmp_path / "sound")))
     found = tlg.what_if(traces, bandwidth={edit: float(asked.rpartition(":")[2])})
-    expected = found.path.length_ns - tlg.critical_path(sound).length_ns
-    assert found.saved_ns == pytest.approx(expected, rel=0.05)
+    truth = tlg.critical_path(sound).length_ns
+    assert found.least_ns * 0.999 <= truth <= found.most_ns * 1.001
+    if name != "a tensor-parallel group":  # all its messages are of one size, so that its latency is not known
+        assert found.saved_ns == pytest.approx(found.path.length_ns - truth, rel=0.05)
 
 
 @pytest.mark.parametrize("style", ["ddp", "fsdp", "moe"])
