@@ -120,12 +120,11 @@ class Source:
             TraceError: it cannot be opened; or, while reading, it unpacks to more than it may.
         """
         self.check_unchanged()
-        stream = self._unpacked()
         if not self._is_rocprof:
-            return stream
+            return self._unpacked()
         from tracelens_graph.loaders.reports import open_result
 
-        return open_result(stream, self.name)
+        return open_result(self._unpacked(), self.name)
 
     @cached_property
     def _is_rocprof(self) -> bool:

@@ -20,6 +20,7 @@ from tracelens_graph.analyses.critical_path.points import RankPoints, rank_point
 from tracelens_graph.analyses.critical_path.rerun import forward, in_order
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.graph.arrays import positions_by
+from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.graph.window import gpu_steps
 from tracelens_graph.utils.arrays import Ns, Rows
@@ -42,6 +43,10 @@ class JointCauses(Causes):
     first_point: Rows
     ranks: Sequence[RankPoints]
     worst_negative_ns: int
+
+    def core(self, ordinal: int) -> Core:
+        """The graph of a rank."""
+        return self.traces[ordinal].core
 
 
 def causes(traces: TraceSet, matched: MatchedCollectives | None = None) -> JointCauses:

@@ -39,8 +39,8 @@ WITH p, t, low, high, device, stream, sum(CASE WHEN left > entered THEN left - e
 CALL (p, spans) {
   UNWIND spans AS span
   UNWIND [[span[0], 1], [span[1], -1]] AS change
-  WITH p, change ORDER BY change[0], change[1]
-  WITH p, collect(change) AS changes
+  WITH change ORDER BY change[0], change[1]
+  WITH collect(change) AS changes
   RETURN reduce(s = {length: 0, most: 0, since: 0, full: 0}, c IN changes | {
     length: s.length + c[1],
     most: CASE WHEN s.length + c[1] > s.most THEN s.length + c[1] ELSE s.most END,

@@ -28,7 +28,7 @@ POINTS = {
     "last section": "patch(sections.SectionWriter, 'finish', 1)",
     "index": "patch(sections, 'crc32', 'magic')",
     "whole, not in place": "patch(os, 'replace', 1)",
-    "in place": "patch(cache, '_make_room', 1); patch(outputs, 'size_of', 1)",
+    "in place": "patch(cache, 'make_room', 1); patch(outputs, 'size_of', 1)",
 }
 """Where the process is killed: at the nth call of a function, before it does anything."""
 

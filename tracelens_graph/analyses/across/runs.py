@@ -245,7 +245,7 @@ def runs_like(traces: TraceSet, b: str | None = None, top: int = 20) -> Table:
         }
         rows.append((-overlap, -place, row))
     rows.sort(key=lambda row: row[:2])
-    return RUNS_LIKE.of_records([row for *_, row in rows[: top or None]], f"Traces like {asked.path}")
+    return RUNS_LIKE.of_records([row for *_, row in rows[: top or None]], titled(f"Traces like {asked.path}", traces))
 
 
 def _chosen(traces: TraceSet, run: str | None, named: str | None) -> list[TraceMember]:

@@ -218,7 +218,7 @@ def _kernels_of(context: Context, w: Window) -> list[tuple[str, str]]:
     paths = _paths_of(context, gpu)
     pairs = distinct_pairs(paths[paths >= 0], kernel[paths >= 0])
     for source, target in zip(*(side.tolist() for side in pairs), strict=True):
-        found.append((place_key(context.nodes[keys[source]]["path"]), keys[target]))
+        found.append((place_key(context.nodes[keys[source]].get("path", "")), keys[target]))
     return found
 
 
