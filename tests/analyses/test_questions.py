@@ -116,7 +116,8 @@ def test_of_windows_of_several_traces(ranks: TraceSet, name: str, conditions: di
         return
     table = QUESTIONS[name](windows)
     assert said in table.title
-    assert table.records() != QUESTIONS[name](ranks).records() or not len(table)
+    if (name, *conditions) != ("signature_history", "under"):  # asked of the most expensive op, which that one is
+        assert table.records() != QUESTIONS[name](ranks).records() or not len(table)
 
 
 @pytest.mark.parametrize("name", [name for name in REPORT if name in QUESTIONS])

@@ -24,7 +24,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.graph.window import Window, narrow, window_of
 from tracelens_graph.registry import HOMES, RENAMED, THEMES, Home, Renamed, current, schema_of
-from tracelens_graph.tables.table import Table
+from tracelens_graph.tables.table import Table, short_html
 from tracelens_graph.utils.suggest import hint
 from tracelens_graph.utils.texts import whole_number
 
@@ -280,7 +280,7 @@ class _Questions(Mapping[str, Question]):
         return "\n".join(one.text(shutil.get_terminal_size((100, 0)).columns) for one in self._by_theme)
 
     def _repr_html_(self) -> str:
-        return "".join(one._repr_html_() for one in self._by_theme)
+        return "".join(short_html(one.title, one.columns, one.about, len(one)) for one in self._by_theme)
 
 
 QUESTIONS: Mapping[str, Question] = _Questions()

@@ -197,9 +197,9 @@ def short_text(title: str, columns: Mapping[str, Any], about: Mapping[str, Colum
     return "\n".join([*above, *layout.lines, *(wrapped(below, width) if below else ())])
 
 
-def short_html(title: str, columns: Mapping[str, Any], about: Mapping[str, Column]) -> str:
-    """The first rows as an HTML table. All text is escaped: names are whatever the trace says."""
-    cells = _first_rows(columns, about)
+def short_html(title: str, columns: Mapping[str, Any], about: Mapping[str, Column], most: int = ROWS) -> str:
+    """The first rows, at most so many, as an HTML table. All text is escaped: names are whatever the trace says."""
+    cells = _first_rows(columns, about, most)
     kept = list(cells)
     while len(kept) > _HTML_COLUMNS:
         kept.remove(_least_needed(kept, about))
@@ -207,17 +207,17 @@ def short_html(title: str, columns: Mapping[str, Any], about: Mapping[str, Colum
     head = "".join(heading for heading, _ in made)
     rows = ["".join(row) for row in zip(*(shown for _, shown in made), strict=True)]
     body = "".join(f"<tr>{row}</tr>" for row in rows)
-    left_out = _left_out(columns, [name for name in dict.fromkeys((*cells, *columns)) if name not in kept])
+    left_out = _left_out(columns, [name for name in dict.fromkeys((*cells, *columns)) if name not in kept], most)
     return f"<table><caption>{_safe(title)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" + (
         f"<p>{_safe(left_out)}</p>" if left_out else ""
     )
 
 
-def _first_rows(columns: Mapping[str, Any], about: Mapping[str, Column]) -> Cells:
+def _first_rows(columns: Mapping[str, Any], about: Mapping[str, Column], most: int = ROWS) -> Cells:
     """The first cells of the columns that people are shown, as plain Python values."""
     shown = [name for name in headings(about) if name in columns] or list(columns)
     return {
-        name: cells.tolist() if isinstance(cells := columns[name][:ROWS], np.ndarray) else list(cells) for name in shown
+        name: cells.tolist() if isinstance(cells := columns[name][:most], np.ndarray) else list(cells) for name in shown
     }
 
 
@@ -226,12 +226,12 @@ def _least_needed(kept: Sequence[str], about: Mapping[str, Column]) -> str:
     return max(reversed(kept[1:]), key=lambda name: about[name].order_of_leaving if name in about else 0)
 
 
-def _left_out(columns: Mapping[str, Any], hidden: Sequence[str]) -> str:
+def _left_out(columns: Mapping[str, Any], hidden: Sequence[str], most: int = ROWS) -> str:
     """How many rows are not shown, and which columns."""
     rows = len(next(iter(columns.values()), ()))
     if not rows:
         return "no rows"
-    more = [f"{rows - ROWS:,} more {'row' if rows == ROWS + 1 else 'rows'}"] if rows > ROWS else []
+    more = [f"{rows - most:,} more {'row' if rows == most + 1 else 'rows'}"] if rows > most else []
     if hidden:
         names = ", ".join([*map(printable, hidden[:_NAMED]), *(["..."] if len(hidden) > _NAMED else [])])
         more.append(f"{len(hidden)} more {'column' if len(hidden) == 1 else 'columns'}: {names}")
