@@ -138,10 +138,11 @@ def test_the_late_rank_is_a_click_away_from_its_reasons(opened: Opened) -> None:
 
 
 def test_the_slowdown_of_operations_is_a_page_of_its_own(opened: Opened) -> None:
-    none = np.zeros(2, np.int64)
+    recorded, ideal = np.array([10, 30]), np.array([20, 20])
     work = Work(
-        np.array([0, 0]), np.array([1, 2]), np.arange(3), np.zeros(3, np.int64), np.array([10, 30]), np.array([20, 20]),
-        none, np.arange(2), [HOSTILE], [HOSTILE, "dp 1"], none, np.arange(2), np.array([1, 2]), none,
+        [HOSTILE], [HOSTILE, "dp 1"], np.zeros(2, np.int64), np.arange(2), (recorded - ideal)[:, None],
+        lambda kept: float(np.where(kept.reshape(2, -1)[:, 0], recorded, ideal).max()),
+        lambda worker, kind: ("more_gpu_work", HOSTILE), edges=2,
     )  # fmt: skip
     page = opened(slowdown_page(Slowdown(work), "job"), width=700)
     assert page.locator(".heat-map td.number").all_inner_texts() == ["1.000", "1.500"]
