@@ -84,10 +84,10 @@ def two() -> tuple[TraceMember, TraceMember]:
     )
 
 
-def marked(path: Path) -> Any:
+def marked(path: Path, mark: str = "across") -> Any:
     """A trace under an id of its own: a trace stands once in a database, and others place it elsewhere."""
     text = path.read_bytes()
-    return load_core({**json.loads(gzip.decompress(text) if path.suffix == ".gz" else text), "placed by": "across"})
+    return load_core({**json.loads(gzip.decompress(text) if path.suffix == ".gz" else text), "placed by": mark})
 
 
 @cache

@@ -93,7 +93,8 @@ class Database:
 
     def close(self) -> None:
         """End the connection."""
-        self._db.driver.close()
+        with suppress(BufferError):  # of a message that the server cut off
+            self._db.driver.close()
 
     def __repr__(self) -> str:
         return f"<Database {self.connection.database} at {self.connection.uri}>"
