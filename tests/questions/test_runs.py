@@ -110,7 +110,8 @@ REAL = traces_named(
 @cache
 def real() -> TraceSet:
     return TraceSet(
-        TraceMember(marked(path, "facts"), f"real{place}", "facts real", (f"place={place}",)) for place, path in enumerate(REAL)
+        TraceMember(marked(path, "facts"), f"real{place}", "facts real", (f"place={place}",))
+        for place, path in enumerate(REAL)
     )
 
 
