@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,7 +22,7 @@ def open_database(where: Path | bytes, name: str) -> BinaryIO:
         NotATraceError: it is the database of something else.
         TraceError: it is damaged, cut short or encrypted; also while the stream is read.
     """
-    pieces = _pieces(where, name)
+    pieces = _checked(_pieces, where, name)
     return _Stream(pieces, next(pieces, b""))
 
 
@@ -63,7 +63,7 @@ def open_result(stream: BinaryIO, name: str) -> BinaryIO:
         TraceError: it is cut short, or is not built as rocprofv3 builds it.
     """
     with stream:
-        return _Stream(results.translated(_all(stream), name))
+        return _Stream(_checked(results.translated, _all(stream), name))
 
 
 def open_snapshot(stream: BinaryIO, name: str) -> BinaryIO:
@@ -74,7 +74,15 @@ def open_snapshot(stream: BinaryIO, name: str) -> BinaryIO:
         TraceError: it is damaged.
     """
     with stream:
-        return _Stream(snapshot.translated(_all(stream), name))
+        return _Stream(_checked(snapshot.translated, _all(stream), name))
+
+
+def _checked(translated: Callable[[Any, str], Iterator[bytes]], source: Any, name: str) -> Iterator[bytes]:
+    """The pieces of a translation; what no profiler writes, such as a text for a time, is an error in one line."""
+    try:
+        yield from translated(source, name)
+    except (TypeError, ValueError, OverflowError, LookupError, AttributeError) as error:
+        raise TraceError(f"{name}: is not built as its profiler builds it: {error!r}") from None
 
 
 def _all(stream: BinaryIO) -> bytes:

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from tracelens_graph.errors import NotATraceError, TraceError
+from tracelens_graph.errors import NotATraceError
 from tracelens_graph.frameworks import SNAPSHOT
 from tracelens_graph.loaders.memory_snapshot.pickles import plain_value
 from tracelens_graph.loaders.translated import trace_text
@@ -39,19 +39,14 @@ def translated(data: bytes, name: str) -> Iterator[bytes]:
     found = plain_value(data, name)
     if not isinstance(found, dict) or not {"segments", "device_traces"} <= found.keys():
         raise NotATraceError(f"{name}: is a Python pickle, but no snapshot of torch.cuda.memory._dump_snapshot()")
-    try:
-        events = list(_events(found))
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise TraceError(f"{name}: the memory snapshot is not built as PyTorch builds it: {error!r}") from None
     zero = min((entry["time_us"] for entries in found["device_traces"] for entry in entries), default=0)
     beside = {"schemaVersion": 1, "profiler": SNAPSHOT.profiler, "baseTimeNanoseconds": zero * 1000 - 1000}
     encode = msgspec.json.Encoder().encode
-    return trace_text(beside, (encode(event).decode() for event in events))
+    return trace_text(beside, (encode(event).decode() for event in _events(found, zero)))
 
 
-def _events(snapshot: Entry) -> Iterator[Entry]:
+def _events(snapshot: Entry, zero: int) -> Iterator[Entry]:
     histories = snapshot["device_traces"]
-    zero = min((entry["time_us"] for entries in histories for entry in entries), default=0)
     devices = {segment["device"] for segment in snapshot["segments"]} | set(range(len(histories)))
     for device in sorted(devices):
         entries = histories[device] if device < len(histories) else []

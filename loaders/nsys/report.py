@@ -205,11 +205,12 @@ def _ranges(database: Database, ranks: dict[int, int]) -> Iterator[str]:
         event = range_event(text)
         if event is None:
             continue
-        if end is None:  # it marks a moment, or was open when the recording ended
+        if start is None or end is None:  # it marks a moment, or was open when the recording began or ended
             event["cat"] = NO_END
+            start = end = start or end or 0
         if ranks:
             event["args"]["rank"] = ranks.get(pid)
-        event |= {"ph": "X", "pid": pid, "tid": tid, "ts": start / 1000, "dur": ((end or start) - start) / 1000}
+        event |= {"ph": "X", "pid": pid, "tid": tid, "ts": start / 1000, "dur": (end - start) / 1000}
         yield msgspec.json.encode(event).decode()
 
 

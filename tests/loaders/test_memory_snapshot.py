@@ -104,6 +104,17 @@ def test_another_pickle_is_an_error_in_one_line(what: Any) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [{"time_us": "soon"}, {"frames": [{"filename": "\ud800", "line": 1, "name": "f"}]}, {"addr": []}],
+)
+def test_entries_that_pytorch_does_not_write_are_an_error_in_one_line(odd: dict[str, Any]) -> None:
+    entries = [entry("alloc", 10, 4196, 300, "forward") | odd]
+    with pytest.raises(TraceError) as caught:
+        tlg.load(pickle.dumps({**SNAPSHOT, "device_traces": [entries]}))
+    assert "\n" not in str(caught.value)
+
+
 @given(st.lists(st.tuples(st.integers(2, 3000), st.integers(0, 255)), min_size=1, max_size=8), st.integers(1, 3000))
 def test_a_damaged_snapshot_loads_or_is_an_error_of_ours(changes: list[tuple[int, int]], length: int) -> None:
     data = bytearray(pickle.dumps(SNAPSHOT))

@@ -183,6 +183,12 @@ def test_a_damaged_report_loads_or_is_an_error_of_ours(changes: list[tuple[int, 
             tlg.load(bytes(data))
 
 
+def test_a_range_without_a_begin_is_counted_and_left_out(tmp_path: Path) -> None:
+    g = tlg.load(report(tmp_path, {"NVTX_EVENTS": [RANGE, RANGE | {"start": None}]}, TEXTS))
+    assert len(g.columns) == 1
+    assert g.info.left_out == {"category range without an end": 1}
+
+
 def test_bytes_and_files_give_one_graph(tmp_path: Path) -> None:
     file = report(tmp_path, TABLES, TEXTS)
     assert tlg.load(file).trace_id == tlg.load(file.read_bytes()).trace_id

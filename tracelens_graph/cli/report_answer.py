@@ -301,12 +301,13 @@ class Report(Answer):
 
     def _host_tables(self, most: int) -> list[Table]:
         """The most expensive ops and lines of a trace without GPU events; of one without times, who holds memory."""
-        from tracelens_graph.analyses.memory.peak import memory_peak, memory_summary
         from tracelens_graph.reports.views import top, view
 
         if self.w.framework.calls_take_time:
             tables = [self._every[name] for name in _OF_HOST]
         else:
+            from tracelens_graph.analyses.memory.peak import memory_peak, memory_summary
+
             tables = [memory_summary(self.w), memory_peak(self.w)]
         return [view(top(table, most), self.w.core) for table in tables if len(table)]
 
