@@ -23,7 +23,7 @@ def groups_of_repeats(core: Core, kernels: Iterable[tuple[Hashable, int, Hashabl
 
     Args:
         core: the graph.
-        kernels: per kernel its group, its number, what else would tell its collective, and its row.
+        kernels: per kernel its group, its number, what else would show its collective, and its row.
     """
     rows: dict[Hashable, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     ops: dict[tuple[Hashable, int], set[Hashable]] = defaultdict(set)

@@ -157,7 +157,7 @@ class TraceGraphSet(TraceSet, OfSet):
         return with_face
 
     def cypher(self, statement: str, /, *, run: str = "", timeout_s: float = 60.0, **parameters: Any) -> Table:
-        """As `TraceGraph.cypher`, of all traces at once: the property `trace`, and Trace nodes, tell them apart.
+        """As `TraceGraph.cypher`, of all traces at once; the property `trace`, and Trace nodes, separate them.
 
         Args:
             statement: one statement.

@@ -63,7 +63,7 @@ class Parted(NamedTuple):
 
 
 def parted(values: list[float]) -> Parted | None:
-    """The two sides of values that part them best, of which the second is higher; None if it is nowhere."""
+    """The split of values that separates them best, with the higher ones second; None where none is."""
     many, total, squares = len(values), sum(values), sum(value * value for value in values)
     best, at, begun = 0.0, 0, 0.0
     for count, value in enumerate(values[:-1], 1):
