@@ -9,6 +9,7 @@ is that of the ideal job, the median of equal stretches, and transfers take what
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -185,7 +186,7 @@ class Usual:
                 usual[key] = np.where(takes >= 0, np.rint(ns[self._key[place][key]]).astype(np.int64), -1)
             else:
                 usual[key] = takes.astype(np.int64)
-        return Even(usual)
+        return replace(even, lanes=usual, moves_ns=np.where(even.kind < 0, even.moves_ns, -1))
 
     def more_ns(self, place: int, kind: int) -> dict[int, int]:
         """Number of a step -> by how much work of a rank takes longer, ns."""
