@@ -99,8 +99,6 @@ def join(core: Core, execution: ExecutionTrace, record_ids: np.ndarray) -> Link:
     Pairs have equal names. Nodes that a method pairs although their names differ are left unjoined.
 
     Args:
-        core: the graph.
-        execution: the execution trace.
         record_ids: per row of the graph the id of its record function, 0 for none.
 
     Raises:

@@ -132,8 +132,6 @@ def work(program: Program, one: Instruction, rules: Rules = OURS) -> Work:
     """What an instruction should cost.
 
     Args:
-        program: its program.
-        one: the instruction.
         rules: in what the rules depart from XLA's.
     """
     if one.opcode in FREE:
@@ -185,7 +183,6 @@ def entry_work(program: Program, rules: Rules = OURS) -> Work:
     """The work of the instructions of a program's entry computation: by XLA's rules what its analysis says.
 
     Args:
-        program: the program.
         rules: as of `work`.
     """
     return _sum(program, program.computations.get(program.entry), rules)

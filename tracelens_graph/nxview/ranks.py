@@ -160,7 +160,6 @@ class TraceGraphSet(TraceSet, OfSet):
         """As `TraceGraph.cypher`, of all traces at once; the property `trace`, and Trace nodes, separate them.
 
         Args:
-            statement: one statement.
             run: name of the run that they are the ranks of, so that they share collectives; else each is its own.
             timeout_s: when it is given up.
             parameters: what the statement calls `$name`.
@@ -202,10 +201,6 @@ Neighbours = dict[int, dict[int, FrozenDict]]
 
 class Merged:
     """Nodes that ranks share, and the edges that join ranks.
-
-    Args:
-        figures: what the collectives cost.
-        paths: the critical paths.
 
     Attributes:
         edges: how many edges there are.

@@ -116,7 +116,6 @@ class TraceGraph(Graph, Drawing, OfTrace, views.ReadOnly, nx.MultiDiGraph):
         named, and kept with the graph; nothing is written.
 
         Args:
-            statement: one statement.
             timeout_s: when it is given up.
             parameters: what the statement calls `$name`.
 

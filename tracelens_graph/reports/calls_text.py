@@ -32,11 +32,8 @@ def calls_screen(w: Window, tables: Sequence[Table], rows: int, width: int, colo
     """The report on an execution trace alone.
 
     Args:
-        w: the graph of the trace, or a window of it.
         tables: of `CALL_TABLES`.
         rows: of each table that are shown; 0 for all.
-        width: characters of a line.
-        color: whether to use terminal escapes.
     """
     info = w.core.info
     parts = [f"{Path(info.source).name}: execution trace", f"{len(w.rows_of_kind(Kind.Op)):,} calls of ops"]

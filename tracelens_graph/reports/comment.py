@@ -46,7 +46,6 @@ def report_comment(
 
     Args:
         core: the graph, for the places of instances.
-        findings: the verdict.
         largest: the table `top_ops`.
         advice: for each of its rows what to try; empty for nothing.
         tables: all tables; those that are not shown are named.

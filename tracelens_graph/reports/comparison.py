@@ -151,7 +151,6 @@ def brief(table: Table, runs: Sequence[str]) -> Table:
 
     Args:
         table: what `compare` made.
-        runs: names of the runs, as they were given to it.
     """
     how = comparison_of(table.name)
     differs = np.array([only != "" for only in table["only_in"]], bool)

@@ -70,10 +70,7 @@ def screen(
     """Both sides and their totals, then the places that explain most of the change.
 
     Args:
-        difference: the comparison.
         tables: its totals, times and places.
-        width: characters of a line.
-        color: whether to use terminal escapes.
         notes: notes on the two sides.
         places: how many places; 0 for all, None for as many as a screen holds.
     """
@@ -395,8 +392,6 @@ def place_lines(row: Mapping[str, Any], width: int, most: int | None = None) -> 
     """A row of the places: times, where, why.
 
     Args:
-        row: the row.
-        width: characters of a line.
         most: lines of the reason; None for all of it.
     """
     times = f" x {row['times']:,}" if row["times"] != 1 else ""
@@ -444,7 +439,6 @@ def diff_markdown(difference: Diff, tables: Mapping[str, Table], notes: Sequence
     """The comparison as a page: the headline, the times, the places with the largest changes, idle time by cause.
 
     Args:
-        difference: the comparison.
         tables: its totals, times and places.
         notes: notes on the two sides.
         rows: how many places; 0 for all.

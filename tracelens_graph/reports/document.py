@@ -96,12 +96,7 @@ class Facts:
 
 
 def facts(g: Core | Window, options: Mapping[str, Any] | None = None) -> Facts:
-    """What there is to say of a graph or a window of it.
-
-    Args:
-        g: what the report is on.
-        options: options of the report.
-    """
+    """What there is to say of a graph or a window of it."""
     w = window_of(g)
     info = w.core.info
     return Facts(

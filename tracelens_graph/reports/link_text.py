@@ -49,12 +49,9 @@ def screen(
     """The answer in the first lines, then what each trace holds, the operators, and all ops.
 
     Args:
-        core: the graph of the profiler's trace.
         link: what links it with the execution trace.
         tables: `link_counts`, `link_ways` and `link_ops`.
         reports: what there is to tell of single operators.
-        width: characters of a line.
-        color: whether to use terminal escapes.
         rows: rows of a table; 0 for all.
     """
     first, *rest = headlines(core, link, tables)

@@ -32,9 +32,6 @@ def screen(path: CriticalPath, width: int, color: bool, rows: int | None = None)
     """What a critical path consists of, in one screen.
 
     Args:
-        path: the path.
-        width: characters of a line.
-        color: whether to use terminal escapes.
         rows: rows of each table; 0 for all, None for as many as a screen holds.
     """
     yield from (bold(line, color) for line in wrapped(printable(headline(path)), width, _INDENT))
@@ -139,7 +136,6 @@ def path_markdown(path: CriticalPath, rows: int | None) -> str:
     """A path as a page: how long it is, and the tables of the screen.
 
     Args:
-        path: the path.
         rows: rows of each table; 0 for all, None for as many as a screen has.
     """
     tables = map(table_markdown, screen_tables(path, rows))

@@ -34,9 +34,6 @@ def screen(job: Job, width: int, color: bool, rows: int | None = None) -> Iterat
     """The answer in one screen.
 
     Args:
-        job: the ranks.
-        width: characters of a line.
-        color: whether to use terminal escapes.
         rows: rows of each table; 0 for all, None for as many as a screen holds.
     """
     yield from wrapped(printable(head(job)), width, _INDENT)
@@ -197,7 +194,6 @@ def ranks_markdown(job: Job, rows: int = 20) -> str:
     """The ranks as a page: the headline, who is late, and the tables of the screen.
 
     Args:
-        job: the ranks.
         rows: rows of each table; 0 for all.
     """
     blocks = [

@@ -50,7 +50,6 @@ def verdict_lines(
     """The findings as paragraphs with a bullet, each with the command that tells more below it.
 
     Args:
-        findings: the verdict.
         hint: completes their commands.
         width: characters of a line; None for no limit. Commands may be longer.
         shown: commands, with TRACE for the trace, that would only repeat what is on the screen. So would advice that
@@ -90,14 +89,11 @@ def first_screen(
 
     Args:
         about: what the report is on.
-        findings: the verdict.
         spent: the table `time_spent`.
         largest: the table `top_ops`; without GPU events those of host time.
         others: what was left out.
         hint: completes commands of findings.
         hints: commands for the operations.
-        width: characters of a line.
-        color: whether to use terminal escapes.
     """
     title = "\n".join(bold(line, color) for line in wrapped(printable(heading(about)), width, "  "))
     repeated = ["tracelens-graph timeline TRACE"]
@@ -162,13 +158,10 @@ def all_tables(
     Args:
         core: the graph, for the places of instances.
         about: what the report is on.
-        findings: the verdict.
         tables: name -> table, in the order in which they are shown; those without rows only say why.
         hint: completes commands of findings.
         hints: commands for the events that a table names; those of the first table with any stand at the end.
         rows: rows per table; 0 for all.
-        width: characters of a line.
-        color: whether to use terminal escapes.
     """
     blocks = [_block(bold(line, color) for line in wrapped(printable(heading(about)), width, "  "))]
     blocks.append(_block(verdict_lines(findings, hint, width)))

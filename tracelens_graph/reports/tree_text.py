@@ -183,8 +183,6 @@ def ladders(core: Core, rows: Sequence[int], choice: Choice, onward: tuple[Rows,
     """Nodes, each with the callers above it that are drawn, the nearest first: `Node:`, `1-up:`, `2-up:`.
 
     Args:
-        core: the graph.
-        rows: the nodes.
         choice: which callers are drawn.
         onward: for each node a caller, -1 for none, from which the way goes on with another node: that node and those
             above it are drawn in place of what is above the caller. See `user_code.onward`.
@@ -244,7 +242,6 @@ def _drawing(
     """The drawn nodes with their branches.
 
     Args:
-        core: the graph.
         drawn: for each row whether it is drawn.
         choice: how deep.
         tops: rows, ascending; all that is drawn is one of them, or below one.
@@ -448,11 +445,9 @@ def timed_lines(core: Core, places: Iterable[Place], labels: Labels, times: Sequ
     """Lines of a tree with host times in columns left of it, as wide as a screen.
 
     Args:
-        core: the graph.
         places: of the tree.
         labels: what stands behind the branches, if they are not short: then names do.
         times: `times_of_calls`.
-        width: columns of a line.
     """
     heads = [*_HOST_TIMES[: len(times)], *["uid"] * labels.uid]
     whole = [f"{ns.max(initial=0) / 1e6:,.3f}" for ns in times] + [f"{core.columns.uid.max(initial=0)}"] * labels.uid
@@ -493,13 +488,7 @@ def _labelled(
 
 
 def fitted_line(line: str, width: int, least: int = _TEXT) -> str:
-    """A line of a tree that fits into some columns: deep branches lose their beginning, names their middle.
-
-    Args:
-        line: branches and text.
-        width: columns.
-        least: columns that the text keeps.
-    """
+    """A line of a tree that fits into some columns: deep branches lose their beginning, names their middle."""
     if width_of(line) <= width:
         return line
     text = line.lstrip(_BRANCHES)

@@ -42,7 +42,6 @@ def in_device_words(text: str, is_prose: bool = True) -> str:
     """A text for people with the devices called what they are; columns of a table keep their places, if they can.
 
     Args:
-        text: the text.
         is_prose: whether it is no data or program, in which kernels have the names that these give them.
     """
     word = DEVICE_WORD.get()
@@ -168,7 +167,6 @@ def wrapped(text: str, width: int | None, indent: str = "") -> Iterator[str]:
     """The lines of a paragraph, broken between words; a word longer than a line, behind a slash or at its end.
 
     Args:
-        text: one paragraph.
         width: columns of a line; None for a single line.
         indent: what stands before all lines but the first.
     """

@@ -256,7 +256,6 @@ def forest(w: Window, names: Vocabulary, arguments: Vocabulary) -> Forest:
     """The pruned forest of a window.
 
     Args:
-        w: the window.
         names: numbers of names, shared with the other side.
         arguments: numbers of argument sets, likewise.
     """

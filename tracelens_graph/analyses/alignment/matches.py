@@ -148,7 +148,6 @@ def matches_of(
     """The pairs of an alignment.
 
     Args:
-        sides: its forests.
         nodes: for each node of the first one its partner, -1 without one, and how it resembles it.
         leaves: the same for leaves.
     """

@@ -61,7 +61,6 @@ class MergedNodes:
     """Nodes of the merged tree: pairs of nodes, and nodes of one side without a shared leaf below.
 
     Args:
-        alignment: the two sides.
         is_drawn: which nodes of a side may be drawn; all but frames of Python and threads without it.
     """
 

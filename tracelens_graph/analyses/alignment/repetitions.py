@@ -34,7 +34,6 @@ def one_repetition(windows: tuple[Window, Window], steps: Sequence[tuple[Window,
     layers, no layer is taken for the program.
 
     Args:
-        windows: the windows.
         steps: of each that has steps one of them, and how many there are.
     """
     kernels = [_in_order(window if step is None else step[0]) for window, step in zip(windows, steps, strict=True)]

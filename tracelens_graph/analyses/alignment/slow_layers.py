@@ -23,11 +23,6 @@ def with_slow_layers(places: list[Place], alignment: Alignment, layers: Layers) 
     """The places, of which those say so whose points take another time in few of many layers, or calls.
 
     What is so at several places is one place with all that these layers do.
-
-    Args:
-        places: all places.
-        alignment: both sides.
-        layers: the modules of the first side.
     """
     is_of_time = [_is_of_time(place, alignment) for place in places]
     odd = {at: found for at, place in enumerate(places)
@@ -67,7 +62,6 @@ def _take_out(
         members: those whose points stand out in these layers.
         odd: the points of all that stand out in some.
         alike: which places run the same calls and kernels on both sides.
-        alignment: both sides.
         layers: the modules of the first side.
     """
     if len(members) < 2:

@@ -113,7 +113,6 @@ def diff_tables(difference: Diff, with_noise: bool = True) -> dict[str, Table]:
     """`diff_totals`, `diff_times` and `diff_places` of a comparison.
 
     Args:
-        difference: the comparison.
         with_noise: whether intervals are asked for, and which changes are noise.
     """
     reasons = Reasons(difference)
@@ -127,7 +126,6 @@ def noise_of(difference: Diff, why: Sequence[Why]) -> Noise:
     """The intervals of a comparison.
 
     Args:
-        difference: the comparison.
         why: the reasons of its places, which show where arguments differ.
     """
     return Noise(difference, np.array([one.reason in OTHER_CALLS for one in why], bool))
@@ -137,7 +135,6 @@ def totals_table(difference: Diff, noise: Noise | None = None) -> Table:
     """How long both sides take in all; the times below `total_time` add up to it.
 
     Args:
-        difference: the comparison.
         noise: its intervals; None for a table without.
     """
     windows = difference.a, difference.b
@@ -181,7 +178,6 @@ def places_table(difference: Diff, why: Sequence[Why] | None = None, noise: Nois
     """Where two traces differ, the largest change first; changes add up to that of the GPU time.
 
     Args:
-        difference: the comparison.
         why: the reasons of its places, where they are known.
         noise: its intervals; None for a table without.
     """

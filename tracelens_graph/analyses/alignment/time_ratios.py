@@ -20,7 +20,6 @@ def common_factor(alignment: Alignment, places: Iterable[Place]) -> float | None
     """The factor by which all kernels take longer or less on the second side; None where they do not agree on one.
 
     Args:
-        alignment: both sides.
         places: those whose arguments are the same: only their kernels can be compared.
     """
     a, b = alignment.sides

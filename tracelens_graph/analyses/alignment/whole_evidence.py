@@ -25,7 +25,6 @@ class Whole:
     """What all places of a comparison show together.
 
     Args:
-        difference: the comparison.
         is_part: whether its sides are parts of one program, such as two layers: then no clock explains what differs.
     """
 

@@ -27,7 +27,6 @@ def operations(w: Window, arch: Architecture | None) -> Iterator[Finding]:
     """A finding for each operation with much of the GPU time, the most first.
 
     Args:
-        w: the window.
         arch: the device; None for the one that the trace describes.
     """
     found = list(judged_ops(w, arch).expensive(limits.WORTH_REPORTING_PERCENT))

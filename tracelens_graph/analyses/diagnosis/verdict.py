@@ -111,7 +111,6 @@ def verdict(g: Core | Window, arch: Architecture | None = None) -> Verdict:
     events what ran on the host.
 
     Args:
-        g: the graph, or a window of it.
         arch: the device that rates are compared with; None for the one that the trace describes.
     """
     w = window_of(g)
@@ -158,7 +157,6 @@ def _opportunities(
     """What could win most of the parts that bound the run, as far as the findings have not named it.
 
     Args:
-        w: the window.
         arch: the device; None for the one that the trace describes.
         parts: that bound the run; what shortens others would win nothing.
         named: the findings.

@@ -32,7 +32,6 @@ def with_identified(core: Core, tell: Callable[[str], None], like: Core | None =
     Kernels that were not identified stay as they are, and so do those without a launch in the trace.
 
     Args:
-        core: the graph.
         tell: called with a line where nothing was identified.
         like: another trace of the model, which knows ops: eager, with captures, or of a capture. Kernels whose places
             it has get its modules, ops and shapes.

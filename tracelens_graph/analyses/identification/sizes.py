@@ -29,7 +29,6 @@ def product_arguments(core: Core, rows: Rows, places: Sequence[Place], batch: in
     """Role -> arguments of its product, of those whose sizes can be found.
 
     Args:
-        core: the graph.
         rows: kernels of a pass.
         places: of each.
         batch: rows of the products; None where that is not known.

@@ -58,7 +58,6 @@ def are_between_steps(core: Core, row: Rows, ended: Rows) -> Mask:
     """Which gaps lie between the iterations of a server: the GPU work around them is of two of these, or of none.
 
     Args:
-        core: the graph.
         row: the GPU event that ends each gap.
         ended: the GPU event where it begins.
     """

@@ -195,7 +195,6 @@ def launch_delay(g: Core | Window, by: Literal["op", "call"] = "op") -> Table:
     """From a launch call to the start of its first GPU event, by op or by launch call.
 
     Args:
-        g: the graph, or a window of it.
         by: "op" for the op that the GPU event is charged to, "call" for the runtime call.
 
     Raises:

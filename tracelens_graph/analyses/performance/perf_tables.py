@@ -213,7 +213,6 @@ def attributed_calls(w: Window, communication: bool = False) -> tuple[OpCalls, M
     """The ops that `unified` gives the GPU events of a window to, by start, and events that stand for themselves.
 
     Args:
-        w: the window.
         communication: give communication that is in no modelled op to the op that launched it.
 
     Returns:

@@ -299,7 +299,6 @@ def _sole_backward(w: Window, candidates: np.ndarray, launching: np.ndarray) -> 
     """Backward ops whose cost follows from their forward op, with the estimate or why there is none.
 
     Args:
-        w: the whole trace.
         candidates: rows of ops that launch work and have no model of their own.
         launching: rows of all ops that launch work, ascending.
     """

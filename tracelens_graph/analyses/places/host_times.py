@@ -106,7 +106,6 @@ def calls_among(core: Core, wanted: Mask) -> HostCalls:
     """Some of the calls of a graph, nested by time.
 
     Args:
-        core: the graph.
         wanted: for each row whether it is one of them.
     """
     c = core.columns

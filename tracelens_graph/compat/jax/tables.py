@@ -201,10 +201,6 @@ SHEETS: Mapping[str, Callable[[Window], Table]] = {
 
 
 def jax_tables(g: Core | Window) -> dict[str, Table]:
-    """TraceLens's tables of a JAX profile: those of `SHEETS`, and one for each category with performance models.
-
-    Args:
-        g: the graph, or a window of it.
-    """
+    """TraceLens's tables of a JAX profile: those of `SHEETS`, and one for each category with performance models."""
     w = window_of(g)
     return {**{name: table(w) for name, table in SHEETS.items()}, **op_sheets(w)}

@@ -42,10 +42,8 @@ def overview(
     """What the first view shows.
 
     Args:
-        w: what the report is on.
         about: facts of it.
         findings: the verdict; the first one is the headline.
-        tables: tables of the report.
         complete: makes commands of findings, in which TRACE stands for the file, complete.
     """
     held = inventory(w.core)

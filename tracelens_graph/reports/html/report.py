@@ -73,8 +73,6 @@ def report_page(
     """A report as a page.
 
     Args:
-        w: what the report is on.
-        findings: the verdict.
         tables: tables of the report; some on places and on idle time join them.
         about: facts of the trace.
         complete: makes commands of findings, in which TRACE stands for the file, complete.
@@ -121,7 +119,6 @@ def views_page(
     """A page of some views. It has no worker: its events are few, and where it stands one may be forbidden.
 
     Args:
-        w: what it is of.
         views: names of the views, the first one is shown; one alone is without tabs. A module is named after them.
         heading: what stands above them.
         body: what they show.
@@ -153,10 +150,8 @@ def roofline_page(w: Window, ops: Table, tables: Mapping[str, Table], arch: Arch
     """A page with the roofline of a device, the operations of a trace under it, and tables.
 
     Args:
-        w: what it is of.
         ops: its `unified_perf_summary`, made for the device.
         tables: `roofline_summary`, `below_roof` and `unmodelled`; operations with a model join them.
-        arch: the device.
         source: name of the trace.
     """
     texts = Texts()
@@ -179,7 +174,6 @@ def roofline(ops: Table | None, arch: Architecture | None, texts: Texts, most: i
 
     Args:
         ops: `unified_perf_summary`, made for the device.
-        arch: the device.
         texts: takes the names.
         most: points, those with most time.
     """
