@@ -79,8 +79,7 @@ def _fits(names: Sequence[str], ops: Sequence[str | None]) -> tuple[np.ndarray, 
 def conflicts(names: Sequence[str], ops: Sequence[str | None]) -> Mask:
     """For each kernel and its op whether the kernel cannot be the op's work."""
     table, kernel, op = _fits(names, ops)
-    found: Mask = table[kernel, op] == 0
-    return found
+    return table[kernel, op] == 0
 
 
 def scores(

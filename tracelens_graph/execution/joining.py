@@ -207,8 +207,7 @@ def _why(side: Side, other: Side, joined: np.ndarray, named_otherwise: np.ndarra
         (~np.isin(side.thread[at], side.thread[joined]), f"on a thread that the {other.what} lacks"),
     ]
     conditions, words = [applies for applies, _ in reasons], [reason for _, reason in reasons]
-    found: list[str] = np.select(conditions, words, f"not in the {other.what}").tolist()
-    return found
+    return np.select(conditions, words, f"not in the {other.what}").tolist()
 
 
 _NOTHING: ArgumentSet = ("", "", "", "")

@@ -153,8 +153,7 @@ class TraceGraphSet(TraceSet, OfSet):
         Raises:
             AnalysisError: the graphs are lean, and lack columns that this needs.
         """
-        with_face: RanksGraph = RanksGraph(self.with_graphs(_with_face))
-        return with_face
+        return RanksGraph(self.with_graphs(_with_face))
 
     def cypher(self, statement: str, /, *, run: str = "", timeout_s: float = 60.0, **parameters: Any) -> Table:
         """As `TraceGraph.cypher`, of all traces at once; the property `trace`, and Trace nodes, separate them.
@@ -170,15 +169,13 @@ class TraceGraphSet(TraceSet, OfSet):
             ChangedTraceError: a trace file is no longer the one that was loaded.
         """
         asking = import_module("tracelens_graph.embedded.asking")  # which stands above this room
-        found: Table = asking.cypher(self, statement, run=run, timeout_s=timeout_s, **parameters)
-        return found
+        return asking.cypher(self, statement, run=run, timeout_s=timeout_s, **parameters)
 
 
 def _with_face(core: Core) -> TraceGraph:
     if isinstance(core, TraceGraph):
         return core
-    graph: TraceGraph = TraceGraph(core)
-    return graph
+    return TraceGraph(core)
 
 
 # --- what joins the ranks -------------------------------------------------------------------------------------------

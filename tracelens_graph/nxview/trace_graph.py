@@ -125,8 +125,7 @@ class TraceGraph(Graph, Drawing, OfTrace, views.ReadOnly, nx.MultiDiGraph):
             ChangedTraceError: the trace file is no longer the one that was loaded.
         """
         asking = import_module("tracelens_graph.embedded.asking")  # which stands above this room
-        found: Table = asking.cypher(self, statement, timeout_s=timeout_s, **parameters)
-        return found
+        return asking.cypher(self, statement, timeout_s=timeout_s, **parameters)
 
     def subtree(self, uid: int) -> set[int]:
         """Uids of all descendants of a node in the call forest, without the node itself.
@@ -239,8 +238,7 @@ def _restored(state: dict[str, Any], details: bytes, trace_id: str) -> TraceGrap
     core = Graph(**state, details=pickle.loads(details))
     if trace_id:
         core.__dict__["trace_id"] = trace_id
-    graph: TraceGraph = TraceGraph(core)
-    return graph
+    return TraceGraph(core)
 
 
 def _frame(columns: Frame) -> pd.DataFrame:

@@ -195,8 +195,7 @@ def ladders(core: Core, rows: Sequence[int], choice: Choice, onward: tuple[Rows,
 
     def callers(of: Rows) -> np.ndarray:
         # Of the drawn nodes before a row, those that have not ended before it are above it.
-        found: np.ndarray = np.searchsorted(shown, of) - np.searchsorted(ends, of)
-        return found
+        return np.searchsorted(shown, of) - np.searchsorted(ends, of)
 
     number = callers(asked) + np.where(turn >= 0, 1 + callers(target) - callers(np.maximum(turn, 0)), 0)
     hidden = np.maximum(number - choice.levels, 0) * choice.folds

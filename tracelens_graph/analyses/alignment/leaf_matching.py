@@ -327,5 +327,4 @@ def _leaves_of_replays(forest: Forest, partner: np.ndarray) -> np.ndarray:
     """Leaves right below a graph launch that have no partner, ascending."""
     row = forest.row[forest.leaf_parent]
     kind = forest.window.core.columns.kind[np.maximum(row, 0)]
-    found: np.ndarray = np.flatnonzero((row >= 0) & (kind == Kind.RuntimeCall) & (partner < 0))
-    return found
+    return np.flatnonzero((row >= 0) & (kind == Kind.RuntimeCall) & (partner < 0))

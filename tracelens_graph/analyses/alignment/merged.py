@@ -174,8 +174,7 @@ def _is_drawn(forest: Forest) -> np.ndarray:
 def _is_alone(forest: Forest, partner: np.ndarray) -> np.ndarray:
     """Nodes without a shared leaf below."""
     shared = np.concatenate(([0], np.cumsum(partner >= 0)))
-    found: np.ndarray = shared[forest.high] == shared[forest.low]
-    return found
+    return shared[forest.high] == shared[forest.low]
 
 
 def _places(alignment: Alignment) -> tuple[np.ndarray, np.ndarray]:

@@ -218,8 +218,7 @@ class _Builder:
         ops = w.rows_of_kind(Kind.Op)
         ops = ops[nearest_above(c, ops, (Kind.Op, Kind.RuntimeCall)) < 0]
         gpu = w.linked_gpu_rows
-        found: np.ndarray = ops[np.searchsorted(gpu, ops) == np.searchsorted(gpu, c.last[ops], "right")]
-        return found
+        return ops[np.searchsorted(gpu, ops) == np.searchsorted(gpu, c.last[ops], "right")]
 
 
 @dataclass(eq=False)

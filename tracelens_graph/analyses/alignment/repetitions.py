@@ -61,8 +61,7 @@ def _in_order(w: Window) -> Rows:
     c, rows = w.core.columns, w.gpu_rows
     rows = rows[c.kind[rows] == Kind.Kernel]
     launch = np.where(c.parent[rows] >= 0, c.parent[rows], rows)
-    found: Rows = rows[np.lexsort((c.start_ns[rows], c.start_ns[launch]))]
-    return found
+    return rows[np.lexsort((c.start_ns[rows], c.start_ns[launch]))]
 
 
 def _names(w: Window, kernels: Rows) -> list[str]:

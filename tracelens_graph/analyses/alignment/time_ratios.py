@@ -37,5 +37,4 @@ def common_factor(alignment: Alignment, places: Iterable[Place]) -> float | None
 
 def _computes(side: Forest) -> np.ndarray:
     """Per leaf whether its first event computes: neither communication nor a copy."""
-    found: np.ndarray = gpu_classes(side.window.core, side.events[side.first_event[:-1]]) == COMPUTATION
-    return found
+    return gpu_classes(side.window.core, side.events[side.first_event[:-1]]) == COMPUTATION

@@ -64,8 +64,7 @@ def are_between_steps(core: Core, row: Rows, ended: Rows) -> Mask:
     if not (is_of_server(core) or engine_of(core)) or not len(found := iterations_of(core)):
         return np.zeros(len(row), bool)
     of = found.of
-    between: Mask = (of[row] != of[ended]) | (of[row] < 0)
-    return between
+    return (of[row] != of[ended]) | (of[row] < 0)
 
 
 class HostWork:

@@ -275,8 +275,7 @@ def _functions(core: Core, rows: Rows) -> Codes:
     """Numbers of functions: names without what differs between their calls."""
     codes, at = np.unique(core.columns.name[rows], return_inverse=True)
     _, number = np.unique([_VARIES.sub(r"\1", core.names[code]) for code in codes.tolist()], return_inverse=True)
-    found: Codes = number[at]
-    return found
+    return number[at]
 
 
 def own_time(calls: Calls, rows: Rows, gaps: Intervals) -> tuple[Rows, Ns]:

@@ -137,8 +137,7 @@ def _is_repeated(core: Core, calls: np.ndarray) -> np.ndarray:
     compiled = fitting_names(core, lambda name: name.startswith(_COMPILED))
     above = c.parent[calls]
     is_same = (above >= 0) & (c.name[above] == c.name[calls]) & (c.kind[above] == Kind.RuntimeCall)
-    found: np.ndarray = is_same & compiled[c.name[calls]]
-    return found
+    return is_same & compiled[c.name[calls]]
 
 
 def _self_ns(c: Columns, calls: np.ndarray) -> np.ndarray:

@@ -168,8 +168,7 @@ class OpCalls:
     @cached_property
     def is_op(self) -> Mask:
         """Whether each is an op; else it is a runtime call."""
-        found: Mask = self.core.columns.kind[self.rows] == Kind.Op
-        return found
+        return self.core.columns.kind[self.rows] == Kind.Op
 
     @cached_property
     def module(self) -> np.ndarray:

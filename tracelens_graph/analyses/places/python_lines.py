@@ -148,8 +148,7 @@ def _lines_of(core: Core, gpu: np.ndarray, without: str | None) -> np.ndarray:
     if not len(ops):
         return np.full(len(gpu), -1, np.int64)
     line = core.programs.source_place[np.minimum(np.searchsorted(ops, owner), len(ops) - 1)]
-    found: np.ndarray = np.where((owner >= 0) & wanted[line], line, -1)
-    return found
+    return np.where((owner >= 0) & wanted[line], line, -1)
 
 
 def _outermost(g: Core, name: str) -> np.ndarray:
