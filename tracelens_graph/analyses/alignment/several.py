@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.causes import Reasons
 from tracelens_graph.analyses.alignment.compared_steps import choice_note, median_steps, steps_with_work
 from tracelens_graph.analyses.alignment.difference import Diff, diff
 from tracelens_graph.analyses.alignment.forest import Forest, Vocabulary, forest
 from tracelens_graph.analyses.alignment.host_work import HOST_TIMES, comparable, is_of_host
 from tracelens_graph.analyses.alignment.noise import Proof
+from tracelens_graph.analyses.alignment.rules import Reasons
 from tracelens_graph.analyses.alignment.tables import module_of, noise_of, op_of, percent
 from tracelens_graph.analyses.structure.layers import side_by_side
 from tracelens_graph.analyses.timeline.timeline import times_of

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.causes import Reasons
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.host_work import is_of_host
 from tracelens_graph.analyses.alignment.noise import Interval, Noise, Proof
 from tracelens_graph.analyses.alignment.places import Place
 from tracelens_graph.analyses.alignment.reasons import OTHER_CALLS, Why
+from tracelens_graph.analyses.alignment.rules import Reasons
 from tracelens_graph.analyses.alignment.spread import STEP, step_time
 from tracelens_graph.analyses.alignment.times import times_table
 from tracelens_graph.analyses.shared.gpu_work import uids_of
