@@ -24,6 +24,7 @@ from tracelens_graph.nxview.lazy import refuse
 from tracelens_graph.nxview.questions import OfTrace
 from tracelens_graph.schema import DERIVED, STORED, Kind
 from tracelens_graph.stores.frames import PLACES, Frame, Texts, edge_columns, node_columns, place_columns
+from tracelens_graph.utils.texts import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -259,12 +260,12 @@ def _one_line(core: Core) -> str:
     c = core.columns
     if not core.framework.has_times:
         name = os.path.basename(core.info.source) or "execution trace"
-        return f"{name}: {_count(len(c), 'node')} without times, {_count(len(core.threads), 'thread')}"
+        return f"{name}: {counted(len(c), 'node')} without times, {counted(len(core.threads), 'thread')}"
     devices = np.unique(c.device[core.gpu_rows])
     span = int(c.end_ns.max(initial=0)) / 1e6
     return (
-        f"{os.path.basename(core.info.source) or 'trace'}: {_count(len(c), 'node')}, "
-        f"{_count(len(core.gpu_rows), 'GPU event')}, {span:,.1f} ms, {_count(len(devices), 'device')}"
+        f"{os.path.basename(core.info.source) or 'trace'}: {counted(len(c), 'node')}, "
+        f"{counted(len(core.gpu_rows), 'GPU event')}, {span:,.1f} ms, {counted(len(devices), 'device')}"
     )
 
 
@@ -282,7 +283,3 @@ def _html_table(core: Core) -> str:
     )
     head = f"<tr><th></th><th>nodes</th>{'<th>sum of durations, ms</th>' if timed else ''}</tr>"
     return f"<table><caption>{html.escape(_one_line(core))}</caption>{head}{rows}</table>"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

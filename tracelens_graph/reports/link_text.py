@@ -17,7 +17,7 @@ from tracelens_graph.schema import Kind
 from tracelens_graph.tables.names import fitted
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import bold
-from tracelens_graph.utils.texts import file_name, printable, wrapped
+from tracelens_graph.utils.texts import file_name, paragraphs, printable, wrapped
 
 Report = Mapping[str, Any]
 """What there is to tell of an operator: `metadata`, `tracing`, `kernels` and more, as `linkage.validation` gives it."""
@@ -56,8 +56,7 @@ def screen(
     """
     first, *rest = headlines(core, link, tables)
     yield from (bold(line, color) for line in wrapped(printable(first), width, "  "))
-    for line in rest:
-        yield from wrapped(printable(line), width, "  ")
+    yield from paragraphs(rest, width, "  ")
     yield from _table_lines(tables["link_ways"], width, color, rows)
     for report in reports:
         yield ""

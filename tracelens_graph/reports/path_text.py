@@ -19,7 +19,7 @@ from tracelens_graph.reports.ranks_text import document
 from tracelens_graph.reports.views import with_headings
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import bold
-from tracelens_graph.utils.texts import printable, wrapped
+from tracelens_graph.utils.texts import paragraphs, printable, wrapped
 
 _RANKS, _NAMES = 5, 8
 _INDENT = "  "
@@ -43,8 +43,7 @@ def screen(path: CriticalPath, width: int, color: bool, rows: int | None = None)
         yield ""
         yield from table.text(width, color).splitlines()
     yield ""
-    for note in path.notes:
-        yield from wrapped(printable(note), width, _INDENT)
+    yield from paragraphs(path.notes, width, _INDENT)
 
 
 def headline(path: CriticalPath) -> str:

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tracelens_graph.analyses.diagnosis.finding import Finding
 from tracelens_graph.graph.core import Core
-from tracelens_graph.reports.document import Facts, Finding
+from tracelens_graph.reports.document import Facts
 from tracelens_graph.reports.views import top, view
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import bold
-from tracelens_graph.utils.texts import printable, width_of, wrapped
+from tracelens_graph.utils.texts import paragraphs, printable, width_of, wrapped
 
 _NEXT = "ask next: "
 _TRY = "try: "
@@ -98,8 +99,7 @@ def first_screen(
     title = "\n".join(bold(line, color) for line in wrapped(printable(heading(about)), width, "  "))
     repeated = ["tracelens-graph timeline TRACE"]
     if about.linked:
-        lines = (wrapped(printable(one), min(width, _WIDEST), "  ") for one in about.linked.splitlines())
-        title += "\n" + "\n".join(line for one in lines for line in one)
+        title += "\n" + "\n".join(paragraphs(about.linked.splitlines(), min(width, _WIDEST), "  "))
     blocks = [title + "\n", _block(verdict_lines(findings, hint, width, repeated))]
     if len(spent):
         blocks.append(_block(_bars(spent, width, color)))
@@ -175,7 +175,7 @@ def all_tables(
         else:
             silent += [f"{table.title}: {note}" for note in table.notes or ["nothing"]]
     if silent:
-        blocks.append(_block(line for text in silent for line in wrapped(printable(text), width, "  ")))
+        blocks.append(_block(paragraphs(silent, width, "  ")))
     if to_open:
         blocks.append(_block(to_open))
     return _with_uids_explained(blocks, hint)

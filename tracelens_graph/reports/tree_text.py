@@ -31,7 +31,7 @@ from tracelens_graph.schema import FOREST_KINDS, GPU_KINDS, HOST_KINDS, Flag, Ki
 from tracelens_graph.schema.categories import CATEGORY_OF_KIND
 from tracelens_graph.tables.names import fitted
 from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
-from tracelens_graph.utils.texts import cut_middle, printable, shorten, width_of
+from tracelens_graph.utils.texts import counted, cut_middle, printable, shorten, width_of
 
 NAME_WIDTH = 64
 """Characters of a name that are shown."""
@@ -216,7 +216,7 @@ def ladders(core: Core, rows: Sequence[int], choice: Choice, onward: tuple[Rows,
                 row = further
             else:
                 if more:
-                    yield HEADING, f"{_MORE}{_counted(more, 'more node')} above (go on up from uid {c.uid[row]})"
+                    yield HEADING, f"{_MORE}{counted(more, 'more node')} above (go on up from uid {c.uid[row]})"
 
     return Places(int((np.minimum(number, choice.levels) + 1 + (hidden > 0)).sum()), places())
 
@@ -224,10 +224,6 @@ def ladders(core: Core, rows: Sequence[int], choice: Choice, onward: tuple[Rows,
 def ladder(core: Core, row: int, choice: Choice) -> Places:
     """A node and the callers above it that are drawn; see `ladders`."""
     return ladders(core, [row], choice)
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'s' if number != 1 else ''}"
 
 
 def _drawing(
@@ -296,7 +292,7 @@ def _drawing(
             prefix[at + 1] = prefix[at] + ("    " if ending else "│   ")
             open_ends += [(at + 1, row)] if row in ending_at else []
             if hidden[i]:
-                below = _counted(int(hidden[i]), "more node")
+                below = counted(int(hidden[i]), "more node")
                 yield HEADING, f"{prefix[at + 1]}└── {_MORE}{below} below (go on from uid {c.uid[row]})"
         yield from closed(0)
 

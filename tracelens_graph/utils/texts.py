@@ -28,6 +28,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def counted(number: int, thing: str) -> str:
+    """`1 row`, `2,000 rows`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
 DEVICE_WORD = ContextVar("device_word", default="GPU")
 """What the devices of the traces at hand are called: set where a command loads them, used where it shows text."""
 
@@ -161,6 +166,11 @@ def cut_end(text: str, width: int) -> str:
 def shown_name(name: str, width: int = 60) -> str:
     """A name within a sentence: cut to some columns, and in quotes if it is blank."""
     return cut_end(name, width) if name.strip() else repr(name[:width])
+
+
+def paragraphs(texts: Iterable[str], width: int | None, indent: str = "") -> list[str]:
+    """The lines of some texts of a trace, safe to print; see `wrapped`."""
+    return [line for text in texts for line in wrapped(printable(text), width, indent)]
 
 
 def wrapped(text: str, width: int | None, indent: str = "") -> Iterator[str]:

@@ -48,8 +48,13 @@ class Branch:
     @property
     def name(self) -> str:
         """What is called."""
-        first, second = self.names
-        return first if first == second or not second else second if not first else f"{first} -> {second}"
+        return one_name(self.names)
+
+
+def one_name(names: tuple[str, str], between: str = " -> ") -> str:
+    """What is called on both sides, where one of them may have nothing."""
+    first, second = names
+    return first if first == second or not second else second if not first else first + between + second
 
 
 def merged_tree(alignment: Alignment) -> list[Branch]:

@@ -16,7 +16,7 @@ import numpy as np
 from tracelens_graph.analyses.alignment.align import Alignment
 from tracelens_graph.analyses.alignment.containers import common_places
 from tracelens_graph.analyses.alignment.forest import Forest, Vocabulary
-from tracelens_graph.analyses.alignment.merged import MergedNodes
+from tracelens_graph.analyses.alignment.merged import MergedNodes, one_name
 from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import GPU_KINDS, Kind
@@ -68,8 +68,7 @@ class OpTree:
 
     def name(self, node: int) -> str:
         """What it is called, `x | y` where the sides call it differently."""
-        first, second = self.names(node)
-        return first if first == second or not second else second if not first else f"{first} | {second}"
+        return one_name(self.names(node), " | ")
 
     def events_below(self, node: int, side: int) -> list[int]:
         """Rows of the GPU events of a side at and below a node."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.host_work import is_of_host
+from tracelens_graph.analyses.alignment.merged import one_name
 from tracelens_graph.analyses.alignment.noise import Interval, Noise, Proof
 from tracelens_graph.analyses.alignment.places import Place
 from tracelens_graph.analyses.alignment.reasons import OTHER_CALLS, Why
@@ -215,8 +216,7 @@ def _intervals(found: Sequence[Interval | None]) -> dict[str, Cells]:
 
 def op_of(place: Place) -> str:
     """What is called at a place, on both sides."""
-    first, second = place.names
-    return first if first == second or not second else second if not first else f"{first} -> {second}"
+    return one_name(place.names)
 
 
 def module_of(place: Place) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.diagnosis.finding import Finding
 from tracelens_graph.analyses.idle.idle_causes import idle_causes
 from tracelens_graph.analyses.idle.idle_gaps import idle_gaps
 from tracelens_graph.analyses.launches.queues import queues
@@ -28,7 +29,7 @@ from tracelens_graph.graph.iterations import is_of_server
 from tracelens_graph.graph.membership import calls_at
 from tracelens_graph.graph.window import Window
 from tracelens_graph.perf.devices import Architecture
-from tracelens_graph.reports.document import Facts, Finding
+from tracelens_graph.reports.document import Facts
 from tracelens_graph.reports.html import timeline
 from tracelens_graph.reports.html.names import (
     CLASSES,
