@@ -41,7 +41,7 @@ WAITS: tuple[int, str] = (SYNCHRONIZATION, f"{DISTRIBUTED}wait")
 
 _ROUNDED_NS = 1_000
 """Times of a trace are written to this at worst."""
-_WOKEN_NS = 50_000
+_WOKEN_NS = 200_000
 """A thread that does something so soon after such an end, and nothing before, waited for it."""
 
 
@@ -343,8 +343,9 @@ class RankWork:
         return int(c.start_ns[step]), int(c.end_ns[step])
 
     def own_ns(self, start_ns: int, end_ns: int) -> int:
-        """How long the host did not wait for collectives within a span."""
-        return end_ns - start_ns - self.host.within(start_ns, end_ns).get(WAITS, Spent()).ns
+        """How long the host did not wait in collectives, or for them, within a span."""
+        did = self.host.within(start_ns, end_ns).items()
+        return end_ns - start_ns - sum(one.ns for label, one in did if label[1].startswith(DISTRIBUTED))
 
     def own_of_step_ns(self, collective: int) -> int:
         """The same within the step of its part of a collective."""
