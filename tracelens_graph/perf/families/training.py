@@ -21,9 +21,6 @@ def cross_entropy(logits: Tensor, targets: Tensor) -> Cost:
     """Softmax and negative log likelihood in one pass: exponential, sum, logarithm, difference, choice.
 
     FLOPs = 5 · rows · V; bytes = logits + targets + one fp32 loss per row. V is the last dimension.
-
-    Raises:
-        CannotModel: the logits have no dimension.
     """
     if not logits.shape:
         raise CannotModel("the logits have no dimension of classes")
@@ -46,9 +43,6 @@ def difference_loss(source: Tensor, target: Tensor, *, reduced: bool = True) -> 
     """A square or absolute value of differences, summed if reduced.
 
     FLOPs = 2E, 3E if reduced; bytes = source + target + result.
-
-    Raises:
-        CannotModel: the shapes do not broadcast.
     """
     shape = broadcast(source.shape, target.shape)
     result = Tensor(() if reduced else shape, source.dtype)
@@ -69,7 +63,6 @@ class Loss:
     likelihood: bool = False
 
     def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
-        """The cost of a call."""
         formula = negative_log_likelihood if self.likelihood else difference_loss
         return formula(arguments.tensor(0), arguments.tensor(1), reduced=arguments.integer(self.reduction) != 0)
 
@@ -93,9 +86,6 @@ def rows_by_index(table: Tensor, indices: Tensor, dim: int = 0) -> Cost:
 
     FLOPs = 0; bytes = indices + result + as many slices of the table, but never more than all of it. How often an index
     repeats is not recorded: the range of bytes begins where all are the same.
-
-    Raises:
-        CannotModel: the table has no such dimension.
     """
     rank = len(table.shape)
     if not -rank <= dim < rank:
@@ -141,7 +131,6 @@ class Rows:
     dim: int | None = None
 
     def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
-        """The cost of a call."""
         dim = 0 if self.dim is None else arguments.integer(self.dim)
         if dim is None:
             raise CannotModel("the dimension is not recorded")
@@ -209,7 +198,6 @@ class FusedAdam:
     decoupled: bool = False
 
     def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
-        """The cost of a call."""
         return adam(
             arguments.tensors(0, kernel_element(context)),
             decay=arguments.number(9) not in (None, 0.0),
@@ -245,7 +233,6 @@ class ForEach:
     writes: bool = True
 
     def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
-        """The cost of a call."""
         dtype = kernel_element(context)
         lists = [arguments.tensors(index, dtype) for index in range(len(arguments))]
         first = lists[0] if lists else []
