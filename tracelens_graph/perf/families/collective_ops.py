@@ -57,6 +57,7 @@ class HyperConnection:
     folds: bool = False
 
     def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
+        """The cost of a call."""
         streams = arguments.tensor(self.streams)
         if len(streams.shape) != 3:
             raise CannotModel("the residual is not (tokens, streams, channels)")

@@ -133,6 +133,7 @@ class Unary:
     in_place: bool = False
 
     def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
+        """The cost of a call."""
         source, other = arguments.optional(0), arguments.optional(1)
         if self.other == "operand" and other is not None:
             cost = binary(source or NUMBER, other, arguments.optional(2), in_place=self.in_place)
@@ -164,6 +165,7 @@ class Binary:
     divides: bool = False
 
     def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
+        """The cost of a call."""
         first, second = (self._operand(arguments, index) for index in (0, 1))
         if first == NUMBER == second:
             raise CannotModel("neither operand is a tensor" if arguments.recorded else "shapes are not recorded")

@@ -89,6 +89,7 @@ class Reduction:
     backward: bool = False
 
     def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
+        """The cost of a call."""
         if self.backward:
             _check_no_pair(arguments)
         source = arguments.tensor(0)
@@ -146,6 +147,7 @@ class Scan:
     backward: bool = False
 
     def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
+        """The cost of a call."""
         if self.backward:
             _check_no_pair(arguments)
         source = arguments.tensor(0)
@@ -205,6 +207,7 @@ class Pooling:
     indices: bool
 
     def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
+        """The cost of a call."""
         source, window = arguments.tensor(0), arguments.integers(1)
         rank = len(window or ())
         if not window or rank >= len(source.shape) or min(window) < 1:

@@ -63,6 +63,7 @@ class Loss:
     likelihood: bool = False
 
     def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
+        """The cost of a call."""
         formula = negative_log_likelihood if self.likelihood else difference_loss
         return formula(arguments.tensor(0), arguments.tensor(1), reduced=arguments.integer(self.reduction) != 0)
 
@@ -131,6 +132,7 @@ class Rows:
     dim: int | None = None
 
     def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
+        """The cost of a call."""
         dim = 0 if self.dim is None else arguments.integer(self.dim)
         if dim is None:
             raise CannotModel("the dimension is not recorded")
@@ -198,6 +200,7 @@ class FusedAdam:
     decoupled: bool = False
 
     def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
+        """The cost of a call."""
         return adam(
             arguments.tensors(0, kernel_element(context)),
             decay=arguments.number(9) not in (None, 0.0),
@@ -233,6 +236,7 @@ class ForEach:
     writes: bool = True
 
     def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
+        """The cost of a call."""
         dtype = kernel_element(context)
         lists = [arguments.tensors(index, dtype) for index in range(len(arguments))]
         first = lists[0] if lists else []
