@@ -58,13 +58,12 @@ def test_a_kernel_is_launched_on_its_arguments_in_its_grid(tmp_path: Path, monke
         kernel.launcher("f", "f_source.py", (2, 1, 1))
     monkeypatch.setattr(kernel, "device", lambda name: torch.device("cuda"))
     monkeypatch.setattr(kernel, "__file__", str(tmp_path / "program.py"))
-    with pytest.raises(
-        RuntimeError, match=f"put a file that defines f .* into {tmp_path}/f_source.py; .* cache as c.py"
-    ):
+    with pytest.raises(RuntimeError, match=f"defines f .* into {tmp_path}/f_source.py; .* cache as c.py"):
         kernel.launcher("f", "f_source.py", (2, 1, 1), file="c.py")
     source = tmp_path / "f_source.py"
     source.write_text(
-        "LAUNCHED = []\nclass Kernel:\n    fn = run = None\n    def __getitem__(self, grid):\n"
+        "LAUNCHED = []\nclass Kernel:\n    def __init__(self): self.fn = self.run = None\n"
+        "    def __getitem__(self, grid):\n"
         "        return lambda *given, **options: LAUNCHED.append((grid, given, options))\nother = Kernel()\n"
     )
     kernel.launcher("f", "f_source.py", (2, 1, 1), {"num_warps": 4})(1, XBLOCK=16)
@@ -126,12 +125,10 @@ def test_what_an_operation_writes_comes_back(tmp_path: Path) -> None:
     tensor = TensorValue((1, 4), "float32", fill=Fill("constant", {"value": 2.0}))
     arguments = (Argument("self", "Tensor", tensor), Argument("dim", "int", 0))
     source = ReplayPlan("aten::squeeze_", "dim", squeeze, arguments).script(full=True)
-    seen = (
-        "\n            print(positional[0].shape, positional[0].sum().item())"
-        "\n            return call(*positional, **keyword)"
-    )
+    seen = "\n            print(positional[0].shape, positional[0].sum().item())\n            return call()"
     watched = source.replace(
-        "        return measure_call(lambda: call(*positional, **keyword)",
+        "        return measure_call(called(plan, positional, keyword)",
+        "        call = called(plan, positional, keyword)\n\n"
         f"        def watched():{seen}\n\n        return measure_call(watched",
     )
     assert watched != source
