@@ -11,7 +11,7 @@ import numpy as np
 
 from tracelens_graph.analyses.across.outer_join import INSTRUCTIONS, NOTE, Joined, Unnumbered, of_other_programs
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
-from tracelens_graph.analyses.report.report_tables import report_tables
+from tracelens_graph.analyses.report.report_tables import Tables, report_tables
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.registry import HOMES, REPORT, about_columns, schema_of
@@ -119,6 +119,11 @@ def lacked(runs: Mapping[str, Run]) -> dict[str, list[str]]:
     return {name: tags for name, tags in without.items() if len(tags) < len(runs) and can_be_compared(name)}
 
 
+def _can_give(run: Run, name: str) -> bool:
+    """Whether a run has a table, or is a trace that gives it when it is asked for by name."""
+    return name in run or (isinstance(run, Tables) and name in REPORT)
+
+
 def notes_on_lacked(runs: Mapping[str, Run]) -> list[str]:
     """Notes on tables that some runs have and others lack."""
     return [
@@ -184,11 +189,10 @@ def compare(*runs: Any, tables: Iterable[str] | None = None) -> dict[str, Table]
         raise AnalysisError("a comparison needs at least two runs")
     if is_apart := of_other_programs(named):
         named = {tag: Unnumbered(run) for tag, run in named.items()}
-    lacking = lacked(named)
-    wanted = [name for name, without in lacking.items() if not without] if tables is None else list(tables)
+    wanted = [name for name, without in lacked(named).items() if not without] if tables is None else list(tables)
     for name in wanted:
         comparison_of(name)
-        if without := lacking.get(name, list(named)):
+        if without := [tag for tag, run in named.items() if not _can_give(run, name)]:
             raise AnalysisError(f"{without[0]} has no table {name}")
     if not wanted:
         raise AnalysisError("there is no table that all runs have")

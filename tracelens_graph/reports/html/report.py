@@ -11,12 +11,12 @@ import numpy as np
 from tracelens_graph.analyses.idle.idle_causes import idle_causes
 from tracelens_graph.analyses.idle.idle_gaps import idle_gaps
 from tracelens_graph.analyses.launches.queues import queues
+from tracelens_graph.analyses.memory.holders import memory_peak
 from tracelens_graph.analyses.memory.instants import instants_of
 from tracelens_graph.analyses.memory.peak import (
     DeviceMemory,
     allocations_by_module,
     memory_over_time,
-    memory_peak,
     memory_summary,
 )
 from tracelens_graph.analyses.ops.top_ops import top_ops
