@@ -1,4 +1,4 @@
-"""What agents are told: every command of the skill runs, and its answers are short."""
+"""What coding assistants read: every command of the skill runs, and its answers are short."""
 
 from __future__ import annotations
 

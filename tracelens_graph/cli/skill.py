@@ -8,7 +8,7 @@ import typer
 
 
 def skill() -> None:
-    """Print what an agent has to know to answer questions with this program: a skill, as agents read them.
+    """Print the skill that lets a coding assistant answer questions with this program.
 
     Example: tracelens-graph skill > ~/.claude/skills/tracelens-graph/SKILL.md
     """
