@@ -47,6 +47,7 @@ class _Table(NamedTuple):
         names: SQL for the name; the first whose columns are there counts.
         is_host: whether its rows are calls of a thread; else they are work on a stream.
         arguments: key -> SQL, left out where one of its columns is missing.
+        device: SQL for the device, as `names`.
     """
 
     name: str
@@ -54,9 +55,10 @@ class _Table(NamedTuple):
     names: tuple[str, ...]
     is_host: bool
     arguments: dict[str, str]
+    device: tuple[str, ...] = ("deviceId",)
 
 
-_ON_GPU = {"device": "deviceId", "context": "contextId", "stream": "streamId", "correlation": "correlationId"}
+_ON_GPU = {"context": "contextId", "stream": "streamId", "correlation": "correlationId"}
 _TABLES = (
     _Table(
         "CUPTI_ACTIVITY_KIND_KERNEL", "'kernel'", (_text("demangledName"), _text("shortName")), False,
@@ -89,6 +91,9 @@ _TABLES = (
             "wait_on_cuda_event_id": "eventId", "wait_on_stream": _recorded("stream"),
             "wait_on_cuda_event_record_corr_id": _recorded("correlation"),
         },
+        # Here CUPTI numbers devices as the process does, to which the first that it may use is 0.
+        ("COALESCE((SELECT device FROM temp.contexts WHERE process = globalPid AND context = contextId), deviceId)",
+         "deviceId"),
     ),
 )  # fmt: skip
 _RANGES = "NVTX_EVENTS"
@@ -129,7 +134,7 @@ def translated(database: Database) -> Iterator[bytes]:
 
 
 def _make_texts(database: Database) -> None:
-    """Temporary tables: texts by id, and recorded CUDA events."""
+    """Temporary tables: texts by id, recorded CUDA events, and the device of each context."""
     run = database.connection
     run.execute("CREATE TEMP TABLE texts (id INTEGER PRIMARY KEY, value TEXT)")
     rows = database.rows("SELECT id, value FROM StringIds WHERE typeof(id) = 'integer'")
@@ -138,6 +143,11 @@ def _make_texts(database: Database) -> None:
     events = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
     if database.has(events, "eventSyncId", "streamId", "correlationId"):
         run.execute(f"INSERT OR IGNORE INTO recorded SELECT eventSyncId, streamId, correlationId FROM {events}")
+    run.execute("CREATE TEMP TABLE contexts (process, context, device, PRIMARY KEY (process, context))")
+    for table in _GPU_TABLES:
+        if database.has(table, "globalPid", "contextId", "deviceId"):
+            found = f"SELECT globalPid, contextId, MIN(deviceId) FROM {table} GROUP BY 1, 2"
+            run.execute(f"INSERT OR IGNORE INTO contexts {found}")
 
 
 def _ranks(database: Database) -> dict[int, int]:
@@ -181,7 +191,12 @@ def _events(database: Database, ranks: dict[int, int]) -> Iterator[str]:
 
 def _statement(table: _Table, columns: set[str], ranks: dict[int, int]) -> str:
     """The statement whose rows are the events of a table."""
+    def first(choices: tuple[str, ...]) -> str:
+        return next(sql for sql in choices if columns.issuperset(_COLUMN.findall(sql)))
+
     arguments = {key: sql for key, sql in table.arguments.items() if columns.issuperset(_COLUMN.findall(sql))}
+    if not table.is_host:
+        arguments["device"] = first(table.device)
     process = ("globalTid" if table.is_host else "globalPid") + " >> 24 & 0xFFFFFF"
     if ranks:
         arguments["rank"] = case(process, ranks, "NULL")
@@ -189,8 +204,8 @@ def _statement(table: _Table, columns: set[str], ranks: dict[int, int]) -> str:
             arguments["correlation"] = f"correlationId + {_APART} * {case(process, ranks, str(len(ranks)))}"
     return event_rows(
         table.name, category=table.category, arguments=arguments,
-        name=next(sql for sql in table.names if columns.issuperset(_COLUMN.findall(sql))),
-        pid=process if table.is_host else "deviceId", tid="globalTid & 0xFFFFFF" if table.is_host else "streamId",
+        name=first(table.names), pid=arguments.get("device", process),
+        tid="globalTid & 0xFFFFFF" if table.is_host else "streamId",
     )  # fmt: skip
 
 

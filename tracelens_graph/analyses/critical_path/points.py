@@ -154,7 +154,7 @@ def rank_points(core: Core) -> RankPoints:
     )
 
 
-_ROUNDED_NS = 2
+_ROUNDED_NS = 10_000
 """Start and duration are rounded, so that what a call waited for may seem to end so much after it returned."""
 
 
