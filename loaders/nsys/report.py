@@ -16,6 +16,7 @@ import msgspec
 from tracelens_graph.errors import NotATraceError
 from tracelens_graph.frameworks import NSYS
 from tracelens_graph.loaders.databases import Database, case, event_rows
+from tracelens_graph.loaders.nsys import samples
 from tracelens_graph.loaders.ranges import NO_END, range_event
 from tracelens_graph.loaders.translated import trace_text
 
@@ -99,6 +100,7 @@ _TABLES = (
 _RANGES = "NVTX_EVENTS"
 _GPU_TABLES = [f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET")]
 _COLUMN = re.compile(r"\b(?:[a-z]+[A-Z][A-Za-z]*|bytes)\b")
+_PROCESS = "globalPid >> 24 & 0xFFFFFF"
 _APART = 10**10
 """More than any number of a launch, which has 32 bits."""
 _VERSION = re.compile(r"_v[0-9]+$")
@@ -184,24 +186,46 @@ def _events(database: Database, ranks: dict[int, int]) -> Iterator[str]:
     for table in _TABLES:
         if database.has(table.name, "start", "end"):
             yield from database.texts(_statement(table, database.columns[table.name], ranks))
+    held: dict[int, list[int]] = {}
     if database.has(_RANGES, "start", "end", "globalTid"):
-        yield from _ranges(database, ranks)
+        yield from (_text_of(event, ranks) for event in _ranges(database, held))
+    if samples.has_stacks(database):
+        calls = [table.name for table in _TABLES if table.is_host and database.has(table.name, "start", "end")]
+        yield from (_text_of(event, ranks) for event in samples.functions(database, calls, held))
+    yield from (_text_of(event, {}) for event in samples.counters(database, _correlation(_PROCESS, ranks)))
     yield from _names(database)
+
+
+def _text_of(event: dict[str, Any], ranks: dict[int, int]) -> str:
+    """An event as JSON, with what its thread is, and of which rank."""
+    start, end, thread = event.pop("start"), event.pop("end"), event.pop("globalTid", None)
+    if thread is not None:
+        event |= {"pid": thread >> 24 & 0xFFFFFF, "tid": thread & 0xFFFFFF}
+    if ranks:
+        event["args"]["rank"] = ranks.get(event.get("pid", -1))
+    event |= {"ph": "X", "ts": start / 1000, "dur": (end - start) / 1000}
+    return msgspec.json.encode(event).decode()
+
+
+def _correlation(process: str, ranks: dict[int, int]) -> str:
+    """SQL for the number of a launch; each process counts its own by itself: kept apart as TraceFuse does."""
+    return f"correlationId + {_APART} * {case(process, ranks, str(len(ranks)))}" if ranks else "correlationId"
 
 
 def _statement(table: _Table, columns: set[str], ranks: dict[int, int]) -> str:
     """The statement whose rows are the events of a table."""
+
     def first(choices: tuple[str, ...]) -> str:
-        return next(sql for sql in choices if columns.issuperset(_COLUMN.findall(sql)))
+        return next((sql for sql in choices if columns.issuperset(_COLUMN.findall(sql))), "NULL")
 
     arguments = {key: sql for key, sql in table.arguments.items() if columns.issuperset(_COLUMN.findall(sql))}
     if not table.is_host:
         arguments["device"] = first(table.device)
-    process = ("globalTid" if table.is_host else "globalPid") + " >> 24 & 0xFFFFFF"
+    process = _PROCESS.replace("Pid", "Tid") if table.is_host else _PROCESS
     if ranks:
         arguments["rank"] = case(process, ranks, "NULL")
-        if "correlation" in arguments:  # each process counts its launches by itself: kept apart as TraceFuse does
-            arguments["correlation"] = f"correlationId + {_APART} * {case(process, ranks, str(len(ranks)))}"
+        if "correlation" in arguments:
+            arguments["correlation"] = _correlation(process, ranks)
     return event_rows(
         table.name, category=table.category, arguments=arguments,
         name=first(table.names), pid=arguments.get("device", process),
@@ -209,24 +233,24 @@ def _statement(table: _Table, columns: set[str], ranks: dict[int, int]) -> str:
     )  # fmt: skip
 
 
-def _ranges(database: Database, ranks: dict[int, int]) -> Iterator[str]:
+def _ranges(database: Database, held: dict[int, list[int]]) -> Iterator[dict[str, Any]]:
+    """The ranges; `held` gets the begin and the end of ops and modules by thread."""
     columns = database.columns[_RANGES]
     texts = [column if column == "text" else _text(column) for column in ("text", "textId") if column in columns]
     rows = database.rows(
-        'SELECT CAST(start AS INTEGER), CAST("end" AS INTEGER), globalTid >> 24 & 0xFFFFFF, globalTid & 0xFFFFFF, '
-        f"COALESCE({', '.join(texts)}, NULL) FROM {_RANGES}"
+        f'SELECT CAST(start AS INTEGER), CAST("end" AS INTEGER), globalTid, COALESCE({", ".join(texts)}, NULL) '
+        f"FROM {_RANGES}"
     )
-    for start, end, pid, tid, text in rows:
+    for start, end, thread, text in rows:
         event = range_event(text)
         if event is None:
             continue
         if start is None or end is None:  # it marks a moment, or was open when the recording began or ended
             event["cat"] = NO_END
             start = end = start or end or 0
-        if ranks:
-            event["args"]["rank"] = ranks.get(pid)
-        event |= {"ph": "X", "pid": pid, "tid": tid, "ts": start / 1000, "dur": (end - start) / 1000}
-        yield msgspec.json.encode(event).decode()
+        elif event["cat"] != "user_annotation":
+            held.setdefault(thread, []).extend((start, end))
+        yield event | {"start": start, "end": end, "globalTid": thread}
 
 
 def _names(database: Database) -> Iterator[str]:
