@@ -94,8 +94,7 @@ def _per_name(core: Core, rows: np.ndarray, value: Callable[[str], int]) -> np.n
     values[codes] = 1
     for code in np.flatnonzero(values).tolist():
         values[code] = value(core.names[code])
-    found: np.ndarray = values[codes]
-    return found
+    return values[codes]
 
 
 def row_states(core: Core) -> np.ndarray:
@@ -146,8 +145,7 @@ def pageable(core: Core, rows: np.ndarray) -> np.ndarray:
 
 def ends(core: Core, rows: np.ndarray) -> np.ndarray:
     """Ends of rows, ns."""
-    end: np.ndarray = core.columns.start_ns[rows] + core.columns.dur_ns[rows]
-    return end
+    return core.columns.start_ns[rows] + core.columns.dur_ns[rows]
 
 
 def _dispatcher(core: Core) -> int:
@@ -241,8 +239,7 @@ class Calls:
 
     @cached_property
     def _starts(self) -> np.ndarray:
-        starts: np.ndarray = self._c.start_ns[self.rows]
-        return starts
+        return self._c.start_ns[self.rows]
 
     def within(self, thread: int, start: int, end: int) -> np.ndarray:
         """Rows of a thread's calls that may lie in a span: those that start in it, and the chain open before it."""
@@ -307,8 +304,7 @@ class Clock:
             return at
         begun = np.searchsorted(self._start, at, "right")
         ahead = np.where(begun > 0, np.maximum(self._end[begun - 1] - at, 0), 0)
-        time: np.ndarray = at - self._before[begun] + ahead
-        return time
+        return at - self._before[begun] + ahead
 
 
 class ThreadStates:
@@ -422,8 +418,7 @@ class Timelines:
         """The time that threads themselves, without the dispatcher, spent in a state within spans."""
         total = np.zeros((STATES, len(thread)), np.int64)
         self._add(self._alone, thread, start, end, total)
-        found: np.ndarray = total[state]
-        return found
+        return total[state]
 
     @staticmethod
     def _add(
