@@ -1,7 +1,7 @@
 // Signature history: how long the calls of an op with one set of arguments took, trace after trace.
 //
-// With a label, traces are in the order of its values that are numbers, then in that of pushing, and those without it
-// are left out; else in that of pushing. Traces without events count, too.
+// Traces are in the order of pushing; with a label those that have it, and where all of its values are numbers, or all
+// versions or dates, in the order of these. Traces without events count, too.
 //
 // Parameters:
 //   op: name of the op; null for the signature with the most GPU time over all
@@ -24,15 +24,24 @@
 //   percent_of_roof: least time at the device's rates as share of the GPU time, mean over calls, %
 //   change_percent: change of mean_us against the trace before, %
 WITH {op: null, input_dims: null, label: null, named: null} AS p
+CALL (p) {
+  OPTIONAL MATCH (t:Trace {state: 'complete'})
+  WITH collect(t['label_' + p.label]) AS values
+  RETURN p.label IS NOT NULL AND all(v IN values WHERE v IS :: INTEGER | FLOAT) AS numbers,
+         all(v IN values WHERE toString(v) =~ 'v?[0-9]+([.-][0-9]+)*([+].*)?') AS versions
+}
 MATCH (x:Signature)<-[s:SPENT]-(t:Trace {state: 'complete'})
 WHERE (p.op IS NULL OR x.name = p.op) AND (p.named IS NULL OR t.name = p.named)
   AND (p.input_dims IS NULL OR replace(coalesce(x.input_dims, ''), ' ', '') = replace(p.input_dims, ' ', ''))
-WITH p, x, t, s, toString(t['label_' + p.label]) AS value
+WITH *, toString(t['label_' + p.label]) AS value
 WHERE p.label IS NULL OR value IS NOT NULL
-WITH p, x, collect({t: t, s: s, value: value}) AS rows, sum(s.ns) AS ns ORDER BY ns DESC, x.key LIMIT 1
+WITH numbers, versions, x, collect({t: t, s: s, value: value}) AS rows, sum(s.ns) AS ns
+ORDER BY ns DESC, x.key LIMIT 1
 UNWIND rows AS r
-WITH x, r, CASE WHEN r.value =~ '-?[0-9]+([.][0-9]+)?' THEN toFloat(r.value) END AS number
-ORDER BY number, r.t.pushed_ns, r.t.id
+WITH x, r, CASE WHEN numbers THEN [toFloat(r.value)]
+                WHEN versions THEN [part IN split(replace(replace(split(r.value, '+')[0], '-', '.'), 'v', ''), '.') | toFloat(part)]
+           END AS place
+ORDER BY place, r.t.pushed_ns, r.t.id
 WITH x, collect({r: r, mean: toFloat(r.s.ns) / r.s.n}) AS rows
 UNWIND range(0, size(rows) - 1) AS i
 WITH x, rows[i].r AS r, rows[i].mean AS mean, CASE WHEN i > 0 THEN rows[i - 1].mean END AS before

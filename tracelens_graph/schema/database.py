@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tracelens_graph.schema import CONTEXT_KINDS, DERIVED, GPU_KINDS, STORED, Kind
-from tracelens_graph.schema.facts import SETUP, SHOWS, SPENT_ON, stored_on
+from tracelens_graph.schema.facts import KERNELS, SETUP, SHOWS, SPENT_ON, stored_on
 from tracelens_graph.schema.stored import Stored
 
-DATABASE_VERSION = 6
+DATABASE_VERSION = 7
 """Of what stands in a database beside the graph itself: raised where queries need what earlier pushes did not write."""
 
 Scope = Literal["trace", "run", "diff", ""]
@@ -413,7 +413,7 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
 """Label -> properties, beside the scope (`trace` or `run`) and, where it is none of them, the key."""
 
 EDGE_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
-    "SPENT": stored_on(*SPENT_ON),
+    "SPENT": (*stored_on(*SPENT_ON), KERNELS),
     "SHOWS": SHOWS,
     "IN_MODULE": (
         Stored("pass", "str", "forward; backward for what a backward op launches, whose forward op the module called; "

@@ -130,7 +130,6 @@ def _row(builds: list[Build], of: Of, less: float, key: str, one: Spending, side
     since = _since(builds, one, sides)
     traces = [trace for build in since for trace in build.traces]
     gpu_ns = sum(facts_of_trace(trace.window).get("gpu_sum_ns", 0) for trace in traces)
-    every = (trace for build in builds for trace in build.traces)
     return {
         "since": since[0].name,
         "name": one.node.get("path") or one.node["name"],
@@ -143,5 +142,5 @@ def _row(builds: list[Build], of: Of, less: float, key: str, one: Spending, side
         "percent": 100 * -less * len(traces) / gpu_ns if gpu_ns else None,
         "builds_before": sides.at,
         "builds_since": len(one.builds) - sides.at,
-        **beside(every, traces[-1], of, key),
+        **beside(traces[-1], of, key),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tracelens_graph.analyses.across.spending import number_of
+from tracelens_graph.analyses.across.spending import in_order
 from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.report.facts import Values, spent_by
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet, titled
@@ -184,11 +184,9 @@ def signature_history(
         return SIGNATURE_HISTORY.empty(titled("Signature, trace after trace", chosen))
     key = min(fitting, key=lambda key: (-sum(spent["ns"] for _, spent in fitting[key][1]), key))
     node, spent = fitting[key]
-    if label is not None:
-        spent = sorted(spent, key=lambda one: number_of(one[0].value_of(label) or ""))
     rows: list[dict[str, Any]] = []
     before = None
-    for trace, one in spent:
+    for trace, one in in_order(spent, lambda one: one[0].value_of(label or ""), traces, label):
         mean = one["ns"] / one["n"]
         times = {f"{name}_us": one[f"{name}_ns"] / 1e3 if f"{name}_ns" in one else None
                  for name in ("min", "median", "max")}  # fmt: skip
