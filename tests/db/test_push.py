@@ -111,7 +111,6 @@ def test_nothing_undeclared_is_written(database: Database, ranks: list[Core], ot
     ).records()
     types = {edge.name for edge in (*EVENT_EDGES, *CONTEXT_EDGES)}
     assert {row["relType"].strip(":`") for row in of_edges} <= types
-    words = {"int": "Long", "float": "Double", "str": "String", "bool": "Boolean", "strs": "StringArray"}
     for row in of_edges:
         if row["propertyName"]:
             declared_here = {prop.name: words[prop.type] for prop in EDGE_PROPERTIES[row["relType"].strip(":`")]}
