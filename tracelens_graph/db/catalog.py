@@ -154,9 +154,10 @@ def called(known: Sequence[Mapping[str, Any]], trace: Mapping[str, Any]) -> str:
 
 
 def _called_so(known: Sequence[Mapping[str, Any]], wanted: str) -> list[Mapping[str, Any]]:
-    """The traces that a name may mean."""
+    """The traces that a name may mean; names of traces without a run come before those in runs, which have a path."""
     return (
         [trace for trace in known if wanted in (trace["id"], trace.get("path"))]
+        or [trace for trace in known if trace["run"] == trace["id"] and trace.get("name") == wanted]
         or [trace for trace in known if trace.get("name") == wanted]
         or [trace for trace in known if len(wanted) >= _BEGINNING and trace["id"].startswith(wanted)]
     )

@@ -196,7 +196,7 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("path", "str", "`run/name`"),
         Stored("state", "str", "loading, complete or dropping; only complete traces answer queries"),
         Stored("begun_ns", "int", "when it was first pushed, since 1970", "ns"),
-        Stored("pushed_ns", "int", "when it was completed, since 1970", "ns"),
+        Stored("pushed_ns", "int", "when it was first completed, since 1970; what replaces it keeps this", "ns"),
         Stored("source", "str", "name of the file"),
         Stored("rank", "int", "rank in its job"),
         Stored("start_epoch_ns", "int", "absolute time of `start_ns = 0`, since 1970", "ns"),
