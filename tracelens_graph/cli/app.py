@@ -27,17 +27,37 @@ from tracelens_graph.cli.options import ANYWHERE, Anywhere, option
 from tracelens_graph.errors import NoTimesError, TraceLensGraphError
 from tracelens_graph.utils.suggest import did_you_mean, hint
 
-_COMMANDS = (
-    "report", "info", "tree", "modules", "timeline", "attribution", "roofline", "diff", "ranks", "link", "replay",
-    "ask", "cypher", "tensor", "cut", "split", "export", "save", "model",
-)  # fmt: skip
+PANELS = {
+    "Start here": ("report", "tree", "modules", "roofline", "diff", "ranks", "cut", "ask"),
+    "More": ("info", "timeline", "attribution", "link", "replay", "cypher", "tensor", "split", "export", "save",
+             "model", "db"),
+}  # fmt: skip
+"""The commands, as the help groups them."""
+
+QUESTIONS = {
+    "where the GPU's time goes": "report TRACE",
+    "why the GPU is idle": "ask idle_causes TRACE",
+    "which module takes longest": "modules TRACE",
+    "which line launched kernel N": "tree TRACE --uid N --up",
+    "how much faster ops could be": "roofline TRACE",
+    "what changed between runs": "diff BEFORE AFTER",
+    "which rank is late, and why": "ranks FOLDER",
+    "what holds the memory": "ask memory_peak TRACE",
+    "what was not recorded": "info TRACE",
+    "how to hand over one slow op": "replay TRACE --top 1 -o FOLDER",
+}
+"""What people want to know -> the command, for the end of the help."""
+
 _SHARED = {"info": "tables", "modules": "tables", "timeline": "tables", "attribution": "tables", "tensor": "tables",
            "save": "export"}  # fmt: skip
 """Command -> its module, where several have one."""
 
+_GROUPS = {"db"}
+
 HOMES = {
-    **{name: f"tracelens_graph.cli.{_SHARED.get(name, name)}:{name}" for name in _COMMANDS},
-    "db": "tracelens_graph.cli.db:app",
+    name: f"tracelens_graph.cli.{_SHARED.get(name, name)}:{'app' if name in _GROUPS else name}"
+    for names in PANELS.values()
+    for name in names
 }
 """Name of a command, or of a group of commands -> its module and what it is there."""
 
@@ -63,6 +83,8 @@ class _Commands(Mapping[str, Any]):
         if name in self._homes and name not in self._made:
             module, _, function = self._homes[name].partition(":")
             self._made[name] = self._command(name, getattr(import_module(module), function))
+            panels = self._group.panels.items()
+            self._made[name].rich_help_panel = next((panel for panel, names in panels if name in names), None)
         return self._made[name]
 
     def __contains__(self, name: object) -> bool:
@@ -98,12 +120,14 @@ class Group(TyperGroup):
         lenient: commands that read words that look like options themselves.
         anywhere: options of the group that may stand behind its commands, too -> whether they have a value.
         earlier: what a command was called in earlier versions -> the words that ask for it now.
+        panels: what the help calls groups of commands -> the commands.
     """
 
     homes: ClassVar[Mapping[str, str]] = {}
     lenient: ClassVar[frozenset[str]] = frozenset()
     anywhere: ClassVar[Mapping[str, bool]] = {}
     earlier: ClassVar[Mapping[str, Sequence[str]]] = {}
+    panels: ClassVar[Mapping[str, Sequence[str]]] = {}
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -158,6 +182,7 @@ class Program(Group):
     homes: ClassVar[Mapping[str, str]] = HOMES
     lenient = frozenset({"model"})  # sizes were options of it
     earlier: ClassVar[Mapping[str, Sequence[str]]] = {"compare": ("diff", "--by-name")}
+    panels: ClassVar[Mapping[str, Sequence[str]]] = PANELS
     anywhere: ClassVar[Mapping[str, bool]] = {
         "--debug": False,
         "--cache": False,
@@ -166,6 +191,12 @@ class Program(Group):
         "--identify": False,
         "--like": True,
     }
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """The help, and below it which command answers what."""
+        super().format_help(ctx, formatter)
+        lines = (f"   {what:30} tracelens-graph {command}" for what, command in QUESTIONS.items())
+        typer.echo("\n".join([" I want to know", *lines, ""]))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that is asked for; a trace without one gets its report."""
@@ -324,8 +355,10 @@ def options(
 ) -> None:
     """Where did the GPU time go? Profiler traces (PyTorch/Kineto JSON) as graphs.
 
-    A trace is a .json, .json.gz, .json.zst or .zip file, a graph saved earlier, or - for standard input. Without a
-    command, `tracelens-graph TRACE` is `tracelens-graph report TRACE`. --cache, --force, --capture, --identify,
-    --like and --debug may stand behind the command, too.
+    A trace is a .json, .json.gz, .json.zst or .zip file, a graph saved earlier, or - for standard input.
+
+    Without a command, `tracelens-graph TRACE` is `tracelens-graph report TRACE`.
+
+    --cache, --force, --capture, --identify, --like and --debug may stand behind the command, too.
     """
     ANYWHERE.set(Anywhere(cache, force, tuple(capture or ()), like or identify))

@@ -19,7 +19,7 @@ from tracelens_graph.cli.options import (
     refuse,
 )
 from tracelens_graph.cli.outputs import Outputs
-from tracelens_graph.cli.shown import Shown, as_it_is, no_hints, print_answer, print_table
+from tracelens_graph.cli.shown import Shown, as_it_is, no_hints, print_answer, print_lines, print_table, put, screen
 from tracelens_graph.cli.tables import OneTable
 from tracelens_graph.cli.traces import extension_of, load, load_set, traces_named, warn_of_unread_tensors
 from tracelens_graph.cli.windows import Window, WindowChoice
@@ -59,7 +59,7 @@ def ask(
     Example: tracelens-graph ask rank_collectives traces/ -p kind=allreduce --format csv
     """
     if question is None:
-        print_table(Shown(_listed(), top), outputs)
+        _list(top, outputs)
         return
     from tracelens_graph.analyses.questions import QUESTIONS
 
@@ -161,24 +161,19 @@ def _of_one(question: Question, of: _Choice) -> tuple[Table, bool, Any, Any]:
     return table, True, lambda shown: view(shown, w.core), to_open
 
 
-def _listed() -> Table:
-    """All questions, by theme."""
+def _list(top: int | None, outputs: Outputs) -> None:
+    """Show all questions: on the screen by theme, else in one table."""
     from tracelens_graph.analyses.questions import QUESTIONS
-    from tracelens_graph.tables.table import Column, Table
+    from tracelens_graph.tables.table import Table
 
-    found = list(QUESTIONS.values())
-    columns = {
-        "question": [one.name for one in found],
-        "of": ["several" if one.several else "one" for one in found],
-        "answers": [one.answers for one in found],
-    }
-    about = {
-        "question": Column("its name"),
-        "of": Column("whether it is asked of one trace or of several"),
-        "answers": Column("what it answers"),
-    }
-    notes = ["parameters of one: tracelens-graph ask QUESTION"]
-    return Table("questions", columns, about, "Questions", notes)
+    parts = list(QUESTIONS.by_theme())
+    if outputs.to_screen and top is None:
+        put("\n".join(one.text(screen().width) for one in parts))
+        print_lines(["", "parameters of one: tracelens-graph ask QUESTION"])
+        return
+    columns = {name: [cell for part in parts for cell in part[name]] for name in parts[0].columns}
+    theme = [part.title for part in parts for _ in range(len(part))]
+    print_table(Shown(Table("questions", columns | {"theme": theme}, parts[0].about, "Questions"), top), outputs)
 
 
 def _described(question: Question) -> Table:

