@@ -174,6 +174,12 @@ DELETE_EVENTS = (
 )
 """Parameters `trace`, `begun` and `limit`."""
 
+DELETE_UNUSED_OF_RUN = tuple(
+    f"MATCH (n:{label} {{run: $run}}) WHERE NOT EXISTS {{ (n)<--() }} DETACH DELETE n"
+    for label in ("Collective", "ProcessGroup")
+)
+"""What no trace of a run uses any more: parameter `run`."""
+
 DELETE_CONTEXT = (
     *(
         f"{TRACE.dropping} MATCH (n:{label} {{trace: $trace}}) DETACH DELETE n"
@@ -181,10 +187,7 @@ DELETE_CONTEXT = (
         if key.scope == "trace" and label != EVENT
     ),
     f"{TRACE.dropping} DETACH DELETE t",
-    *(
-        f"MATCH (n:{label} {{run: $run}}) WHERE NOT EXISTS {{ (n)<--() }} DETACH DELETE n"
-        for label in ("Collective", "ProcessGroup")
-    ),
+    *DELETE_UNUSED_OF_RUN,
     "MATCH (n:Run {name: $run}) WHERE NOT EXISTS { (n)<--() } DETACH DELETE n",
 )
 """What is left of a trace without events, and of a run without traces: parameters `trace`, `begun` and `run`."""
