@@ -31,6 +31,12 @@
 //   modules: of a kernel, places of modules that it ran for, most own time first; of the last of its traces
 WITH {of: 'kernel', label: null, named: null, min_percent: 5, top: 20} AS p
 CALL (p) {
+  OPTIONAL MATCH (t:Trace {state: 'complete'})
+  WITH collect(t['label_' + p.label]) AS values
+  RETURN p.label IS NOT NULL AND all(v IN values WHERE v IS :: INTEGER | FLOAT) AS numbers,
+         all(v IN values WHERE toString(v) =~ 'v?[0-9]+([.-][0-9]+)*([+].*)?') AS versions
+}
+CALL (p) {
   WITH p WHERE p.of = 'kernel'
   MATCH (x:KernelName)<-[s:SPENT]-(t:Trace {state: 'complete'}) WHERE p.named IS NULL OR t.name = p.named
   RETURN t, collect([x, s.ns, s.n]) AS spent
@@ -42,12 +48,6 @@ CALL (p) {
   WITH p WHERE p.of = 'module'
   MATCH (x:ModulePlace)<-[s:SPENT]-(t:Trace {state: 'complete'}) WHERE p.named IS NULL OR t.name = p.named
   RETURN t, collect([x, s.ns, s.n]) AS spent
-}
-CALL (p) {
-  OPTIONAL MATCH (t:Trace {state: 'complete'})
-  WITH collect(t['label_' + p.label]) AS values
-  RETURN p.label IS NOT NULL AND all(v IN values WHERE v IS :: INTEGER | FLOAT) AS numbers,
-         all(v IN values WHERE toString(v) =~ 'v?[0-9]+([.-][0-9]+)*([+].*)?') AS versions
 }
 WITH *, CASE WHEN p.label IS NULL THEN t.run ELSE toString(t['label_' + p.label]) END AS build
 WHERE build IS NOT NULL
