@@ -40,10 +40,13 @@ from tracelens_graph.analyses.launches.runtime import launch_delay as launch_del
 from tracelens_graph.analyses.launches.runtime import runtime_summary as runtime_summary
 from tracelens_graph.analyses.launches.unlinked import unlaunched_gpu_time as unlaunched_gpu_time
 from tracelens_graph.analyses.launches.unlinked import unlinked as unlinked
+from tracelens_graph.analyses.memory.holders import memory_at_end as memory_at_end
+from tracelens_graph.analyses.memory.holders import memory_peak as memory_peak
+from tracelens_graph.analyses.memory.holders import memory_to_fit as memory_to_fit
 from tracelens_graph.analyses.memory.peak import allocations_by_module as allocations_by_module
 from tracelens_graph.analyses.memory.peak import memory_over_time as memory_over_time
-from tracelens_graph.analyses.memory.peak import memory_peak as memory_peak
 from tracelens_graph.analyses.memory.peak import memory_summary as memory_summary
+from tracelens_graph.analyses.memory.segments import memory_segments as memory_segments
 from tracelens_graph.analyses.opportunities.opportunities import opportunities as opportunities
 from tracelens_graph.analyses.opportunities.sequences import kernel_sequences as kernel_sequences
 from tracelens_graph.analyses.ops.instruction_costs import instruction_costs as instruction_costs

@@ -63,7 +63,9 @@ _QUESTIONS = {
     "analyses.structure.layers": "odd_layers",
     "analyses.tensors.storages": "storage_kernels bytes_alive peak_bytes_by_module shared_reads",
     "analyses.tensors.copies": "tensor_makers copy_chains",
-    "analyses.memory.peak": "memory_summary memory_peak allocations_by_module",
+    "analyses.memory.peak": "memory_summary allocations_by_module",
+    "analyses.memory.holders": "memory_peak memory_at_end memory_to_fit",
+    "analyses.memory.segments": "memory_segments",
     "analyses.across.signatures": "common_signatures kernel_choices ops_only_in_one",
     "analyses.across.divergences": "diff_places=divergences kernel_replacements layer_differences",
     "analyses.across.identified_labels": "identified_labels",
@@ -105,7 +107,7 @@ _OTHERS = {
     "analyses.ranks.rank_tables": "rank_times rank_steps",
     "analyses.structure.calls": "calls_by_category calls_by_op calls_by_arguments",
     "analyses.tensors.life": "tensor_life tensor_versions",
-    "compat.jax.schemas": (
+    "compat.jax.tables": (
         "gpu_events_averages kernel_launchers kernel_launchers_summary kernel_launchers_summary_by_category "
         "kernel_launchers_unique_args df_xla_perf xla_summary"
     ),
@@ -132,7 +134,7 @@ THEMES: Mapping[str, str] = {
     "places": "Modules and lines of Python",
     "structure": "Calls that are alike, and calls that are not",
     "tensors": "Tensors and storages, of traces that are linked with an execution trace",
-    "memory": "Allocations and releases, of traces that were recorded with `profile_memory=True`",
+    "memory": "Allocations and releases, of traces with `profile_memory=True` and of snapshots of CUDA memory",
     "across": "Across traces, runs and platforms",
     "ranks": "The ranks of a job",
     "critical_path": "What bounds a step",
@@ -173,6 +175,8 @@ REPORT: Mapping[str, str] = {
     "device_use": "by name",
     "memory_summary": "by name",
     "memory_peak": "by name",
+    "memory_at_end": "by name",
+    "memory_segments": "by name",
     "allocations_by_module": "by name",
 }
 """The tables of a report, in its order, and when they are in it: always, with an option of `ReportOptions`, if there

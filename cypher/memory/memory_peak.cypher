@@ -11,7 +11,8 @@
 //   device: whose memory: cuda:0, hip:0, cpu
 //   module_path: names of the modules around what allocated it, joined by /; in brackets what is of no module, of the
 //      optimizer, or was allocated before the recording
-//   op: outermost op around the allocation; null for none
+//   op: outermost op around the allocation; where there is none, as in a snapshot of memory, the innermost line of
+//      Python
 //   blocks: number of blocks alive then; null for what was there before
 //   bytes: sum of their sizes, B
 //   percent: share of all bytes in use then on the device, %
@@ -44,12 +45,16 @@ CALL (t, device, peak) {
     OPTIONAL MATCH (call) (()<-[:CALLS]-())* (above:Op) WHERE NOT EXISTS { (above)<-[:CALLS]-(:Op) }
     RETURN above AS op ORDER BY above.pre DESC LIMIT 1
   }
-  WITH a, call, op, CASE WHEN r.bytes < 0 THEN 0 ELSE a.bytes END AS stays,
+  CALL (call) {
+    OPTIONAL MATCH (frame:Event {trace: call.trace, pre: call.line_pre})
+    RETURN frame.name AS line
+  }
+  WITH a, call, op, line, CASE WHEN r.bytes < 0 THEN 0 ELSE a.bytes END AS stays,
     coalesce(place.path, CASE a.pass WHEN 'optimizer' THEN '(optimizer)' ELSE '(no module)' END) AS path
   ORDER BY a.bytes DESC, a.start_ns, a.uid
-  WITH path, op.name AS op, count(*) AS blocks, sum(a.bytes) AS bytes, sum(stays) AS unreleased,
-    head(collect([call, coalesce(op.uid, call.uid)])) AS largest
-  RETURN collect({path: path, op: op, blocks: blocks, bytes: bytes, unreleased: unreleased, call: largest[0],
+  WITH path, coalesce(op.name, line) AS op, count(*) AS blocks, sum(a.bytes) AS bytes, sum(stays) AS unreleased,
+    head(collect([line, coalesce(op.uid, call.uid)])) AS largest
+  RETURN collect({path: path, op: op, blocks: blocks, bytes: bytes, unreleased: unreleased, line: largest[0],
     uid: largest[1]}) AS found, sum(bytes) AS known
 }
 // What is left was there before; a part of it is released behind the peak.
@@ -62,15 +67,10 @@ CALL (t, device, peak) {
 WITH *, peak.allocated - known AS rest
 UNWIND found + CASE WHEN rest = 0 THEN [] ELSE
   [{path: '(before the recording)', bytes: rest, unreleased: rest - gone}] END AS one
-WITH *, one.call AS call
-CALL (call) {
-  OPTIONAL MATCH (frame:Event {trace: call.trace, pre: call.line_pre})
-  RETURN frame.name AS line
-}
 WITH *, CASE WHEN peak.reserved > 0 THEN peak.reserved END AS reserved
 RETURN device, one.path AS module_path, one.op AS op, one.blocks AS blocks, one.bytes AS bytes,
   CASE WHEN peak.allocated > 0 THEN 100.0 * one.bytes / peak.allocated END AS percent,
-  one.unreleased AS unreleased_bytes, line, (peak.start_ns + coalesce(t.lead_ns, 0)) / 1e3 AS peak_us,
+  one.unreleased AS unreleased_bytes, one.line AS line, (peak.start_ns + coalesce(t.lead_ns, 0)) / 1e3 AS peak_us,
   peak.allocated AS allocated_bytes, reserved AS reserved_bytes, reserved - peak.allocated AS fragmentation_bytes,
   one.uid AS uid
 ORDER BY device STARTS WITH 'cpu', size(device), device, bytes DESC, module_path, coalesce(op, '')

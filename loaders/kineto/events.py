@@ -9,7 +9,7 @@ import numpy as np
 
 from tracelens_graph.frameworks import PROFILERS
 from tracelens_graph.graph.build import EventTable
-from tracelens_graph.graph.info import LEFT_OUT_ITERATIONS
+from tracelens_graph.graph.info import LEFT_OUT_ITERATIONS, SEGMENTS
 from tracelens_graph.loaders.kineto.collect import NODE_FAMILIES, Collected, dtype_of
 from tracelens_graph.loaders.kineto.times import MOST_APART_NS
 from tracelens_graph.schema import STORED, Kind, Property
@@ -26,14 +26,14 @@ KEPT_METADATA = (
     "baseTimeNanoseconds", "record_shapes", "with_stack", "with_modules", "with_flops", "profile_memory",
     "cupti_version", "cuda_runtime_version", "cuda_driver_version", "roctracer_version", "hip_runtime_version",
     "hip_driver_version", "nccl_version", "pytorch_version", "torch_version", "generator", "host_name", "host",
-    "switch", "profiler", "nsys_version", LEFT_OUT_ITERATIONS,
+    "switch", "profiler", "nsys_version", LEFT_OUT_ITERATIONS, SEGMENTS,
 )  # fmt: skip
 """Top-level keys that are kept. All others stay out: real traces carried tokens in them. Of the host's name a hash is
 kept, so that ranks of one host know each other, and one of what hosts of one switch share in it; a piece cut out of a
 trace has these as `host` and `switch`. Of the profiler's name only those that we write ourselves are kept."""
 
 _TYPES = {"deviceProperties": list, "distributedInfo": dict, "generator": str, "host_name": str, "host": str,
-          "switch": str, LEFT_OUT_ITERATIONS: dict}  # fmt: skip
+          "switch": str, LEFT_OUT_ITERATIONS: dict, SEGMENTS: list}  # fmt: skip
 
 _KEPT_DISTRIBUTED = (
     "backend", "rank", "world_size", "pg_count", "pg_config", "nccl_version", "ranks", "num_ranks", "group_size",

@@ -1,8 +1,9 @@
 """A snapshot of PyTorch's CUDA allocator, in the words of its profiler.
 
-Each allocation and release becomes a `[memory]` instant, each stack that allocated a stack of Python frames over it.
-What was allocated before the recorded history stands before its begin. Times are microseconds; entries of one
-microsecond stand behind one another in it, in their order. How long frames last means nothing.
+Each allocation and release becomes a `[memory]` instant, each stack that allocated a stack of Python frames over it,
+each recorded annotation an annotation. What was allocated before the recorded history stands before its begin. Times
+are microseconds; entries of one microsecond stand behind one another in it, in their order. How long frames last means
+nothing. Sizes are those that were asked for, as in the history.
 
 Source: `torch/csrc/cuda/memory_snapshot.cpp` and `torch/cuda/_memory_viz.py` of PyTorch.
 """
@@ -10,6 +11,7 @@ Source: `torch/csrc/cuda/memory_snapshot.cpp` and `torch/cuda/_memory_viz.py` of
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -25,12 +27,28 @@ _THREAD = 1
 _GPU = 1
 """Type of a CUDA device in `[memory]` instants."""
 _RESERVED = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
+_CHANGES = {"alloc": 1, "free_completed": -1, "oom": 1}
 
 Entry = dict[str, Any]
 
 
-def translated(data: bytes, name: str) -> Iterator[bytes]:
-    """The text of the trace that says what a snapshot says.
+@dataclass(frozen=True)
+class Change:
+    """An allocation, a release, or an allocation that failed.
+
+    Attributes:
+        time_us: its time since 1970; None for an allocation before the recorded history.
+        frames: the Python stack, the innermost frame first.
+        event: its instant as the profiler writes it, without place and time.
+    """
+
+    time_us: int | None
+    frames: Sequence[Entry]
+    event: Entry
+
+
+def snapshot_in(data: bytes, name: str) -> Entry:
+    """The snapshot in a pickle.
 
     Raises:
         NotATraceError: it is another pickle, or one that does more than hold plain values.
@@ -39,48 +57,115 @@ def translated(data: bytes, name: str) -> Iterator[bytes]:
     found = plain_value(data, name)
     if not isinstance(found, dict) or not {"segments", "device_traces"} <= found.keys():
         raise NotATraceError(f"{name}: is a Python pickle, but no snapshot of torch.cuda.memory._dump_snapshot()")
-    zero = min((entry["time_us"] for entries in found["device_traces"] for entry in entries), default=0)
-    beside = {"schemaVersion": 1, "profiler": SNAPSHOT.profiler, "baseTimeNanoseconds": zero * 1000 - 1000}
+    return found
+
+
+def translated(data: bytes, name: str) -> Iterator[bytes]:
+    """The text of the trace that says what a snapshot says.
+
+    Raises:
+        NotATraceError, TraceError: as `snapshot_in`.
+    """
+    found = snapshot_in(data, name)
+    entries = [*(entry for entries in found["device_traces"] for entry in entries), *_marks(found)]
+    zero = min((entry["time_us"] for entry in entries), default=0)
+    beside = {
+        "schemaVersion": 1, "profiler": SNAPSHOT.profiler, "baseTimeNanoseconds": zero * 1000 - 1000,
+        "memorySegments": segments_of(found),
+    }  # fmt: skip
     encode = msgspec.json.Encoder().encode
     return trace_text(beside, (encode(event).decode() for event in _events(found, zero)))
 
 
-def _events(snapshot: Entry, zero: int) -> Iterator[Entry]:
+def segments_of(snapshot: Entry) -> list[Entry]:
+    """The segments of a snapshot, as rows of the table `memory_segments`."""
+    rows = []
+    for segment in snapshot["segments"]:
+        blocks: dict[str, list[Entry]] = {"active_allocated": [], "inactive": [], "waiting": []}
+        for block in segment["blocks"]:
+            blocks.get(block["state"], blocks["waiting"]).append(block)
+        used, gaps = blocks["active_allocated"], [block["size"] for block in blocks["inactive"]]
+        allocated, waiting = (sum(block["size"] for block in some) for some in (used, blocks["waiting"]))
+        free = segment["total_size"] - allocated - waiting
+        rows.append({
+            "device": segment["device"], "address": segment["address"], "stream": segment.get("stream", 0),
+            "type": segment.get("segment_type", ""), "pool": str(segment.get("segment_pool_id", "")),
+            "expandable": bool(segment.get("is_expandable")), "reserved_bytes": segment["total_size"],
+            "allocated_bytes": allocated, "waiting_bytes": waiting, "free_bytes": free,
+            "split_bytes": free if len(gaps) < len(segment["blocks"]) else 0,
+            "largest_free_bytes": max(gaps, default=0), "free_blocks": len(gaps), "blocks": len(used),
+            "requested_bytes": sum(map(_asked_for, used)), "unknown_bytes": free - sum(gaps),
+        })  # fmt: skip
+    return rows
+
+
+def devices_of(snapshot: Entry) -> list[int]:
+    """The devices with a history or segments."""
     histories = snapshot["device_traces"]
-    devices = {segment["device"] for segment in snapshot["segments"]} | set(range(len(histories)))
-    for device in sorted(devices):
-        entries = histories[device] if device < len(histories) else []
-        segments = [segment for segment in snapshot["segments"] if segment["device"] == device]
-        if entries or segments:
-            yield from _of_device(device, entries, segments, zero)
+    return sorted({segment["device"] for segment in snapshot["segments"]}
+                  | {device for device, entries in enumerate(histories) if entries})  # fmt: skip
 
 
-def _of_device(device: int, entries: Sequence[Entry], segments: Sequence[Entry], zero: int) -> Iterator[Entry]:
-    before = _before(entries, segments)
+def changes(snapshot: Entry, device: int) -> Iterator[Change]:
+    """What a device allocated and released, in its order."""
+    histories = snapshot["device_traces"]
+    entries = histories[device] if device < len(histories) else []
+    segments = [segment for segment in snapshot["segments"] if segment["device"] == device]
     reserved = sum(segment["total_size"] for segment in segments)
     reserved -= sum(_RESERVED.get(entry["action"], 0) * entry["size"] for entry in entries)
     allocated = 0
-    open_frames: list[tuple[str, float]] = []
-    now = 0.0
-    for time, entry in _with_times([*before, *entries], zero):
-        now = time
+    for entry in [*_before(entries, segments), *entries]:
         action, size = entry["action"], entry["size"]
         reserved += _RESERVED.get(action, 0) * size
-        change = {"alloc": size, "free_completed": -size}.get(action)
-        if change is None:
+        if action not in _CHANGES:
             continue
-        if change > 0:
-            yield from _frames(open_frames, _names(entry.get("frames") or ()), time)
-        allocated += change
+        has_failed = action == "oom"
+        allocated += 0 if has_failed else _CHANGES[action] * size
         args = {
-            "Total Reserved": reserved, "Total Allocated": allocated, "Bytes": change, "Addr": entry["addr"],
-            "Device Id": device, "Device Type": _GPU,
+            "Total Reserved": reserved, "Total Allocated": allocated, "Bytes": _CHANGES[action] * size,
+            "Device Id": device, "Device Type": _GPU, **({} if has_failed else {"Addr": entry["addr"]}),
         }  # fmt: skip
-        yield {
-            "ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", "pid": device, "tid": _THREAD,
-            "ts": time, "args": args,
+        event = {
+            "ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[OutOfMemory]" if has_failed else "[memory]",
+            "args": args,
         }  # fmt: skip
-    yield from _frames(open_frames, [], now + 1)
+        yield Change(entry["time_us"], entry.get("frames") or (), event)
+
+
+def _events(snapshot: Entry, zero: int) -> Iterator[Entry]:
+    for device in devices_of(snapshot):
+        place = {"pid": device, "tid": _THREAD}
+        open_frames: list[tuple[str, float]] = []
+        now = 0.0
+        for time, change in _with_times(changes(snapshot, device), zero):
+            now = time
+            if change.event["args"]["Bytes"] > 0:
+                yield from _frames(open_frames, _names(change.frames), time, place)
+            yield change.event | place | {"ts": time}
+        yield from _frames(open_frames, [], now + 1, place)
+        yield from _annotations(snapshot, device, zero, now + 1, place)
+
+
+def _marks(snapshot: Entry) -> Sequence[Entry]:
+    return snapshot.get("external_annotations") or ()
+
+
+def _annotations(snapshot: Entry, device: int, zero: int, end: float, place: Entry) -> Iterator[Entry]:
+    """Ranges that the program marked, of which one may never end."""
+    begun: dict[str, list[float]] = {}
+
+    def ranged(name: str, start: float, end: float) -> Entry:
+        return {"ph": "X", "cat": "user_annotation", "name": name, **place, "ts": start, "dur": end - start}
+
+    for mark in _marks(snapshot):
+        if mark["device"] != device:
+            continue
+        time, starts = mark["time_us"] - zero + 1, begun.setdefault(mark["name"], [])
+        if mark["stage"] == "START":
+            starts.append(time)
+        elif starts:
+            yield ranged(mark["name"], starts.pop(), time)
+    yield from (ranged(name, start, max(start, end)) for name, starts in begun.items() for start in starts)
 
 
 def _before(entries: Sequence[Entry], segments: Sequence[Entry]) -> list[Entry]:
@@ -101,17 +186,24 @@ def _before(entries: Sequence[Entry], segments: Sequence[Entry]) -> list[Entry]:
             if block["state"] != "inactive" and place not in alive:
                 history = block.get("history") or [{}]
                 frames = block.get("frames") or history[0].get("frames") or ()
-                missing.setdefault(place, {"size": block["size"], "frames": frames})
+                missing.setdefault(place, {"size": _asked_for(block), "frames": frames})
             address += block["size"]
     return [{"action": "alloc", "addr": address, "time_us": None, **one} for address, one in missing.items()]
 
 
-def _with_times(entries: Iterable[Entry], zero: int) -> Iterator[tuple[float, Entry]]:
-    """Entries with their times in us since 1 us before the first; those of one us are spread over it."""
-    for time, group in groupby(entries, key=lambda entry: entry["time_us"]):
+def _asked_for(block: Entry) -> int:
+    """Bytes that were asked for, of which the allocator makes a block."""
+    history = block.get("history") or [{}]
+    asked: int = block.get("requested_size") or history[0].get("real_size") or block["size"]
+    return asked
+
+
+def _with_times(found: Iterable[Change], zero: int) -> Iterator[tuple[float, Change]]:
+    """Changes with their times in us since 1 us before the first; those of one us are spread over it."""
+    for time, group in groupby(found, key=lambda change: change.time_us):
         some = list(group)
-        for at, entry in enumerate(some):
-            yield (0 if time is None else time - zero + 1) + at / len(some), entry
+        for at, change in enumerate(some):
+            yield (0 if time is None else time - zero + 1) + at / len(some), change
 
 
 def _names(frames: Iterable[Entry]) -> list[str]:
@@ -119,14 +211,12 @@ def _names(frames: Iterable[Entry]) -> list[str]:
     return [f"{frame['filename']}({frame['line']}): {frame['name']}" for frame in frames][::-1]
 
 
-def _frames(open_frames: list[tuple[str, float]], names: Sequence[str], now: float) -> Iterator[Entry]:
+def _frames(open_frames: list[tuple[str, float]], names: Sequence[str], now: float, place: Entry) -> Iterator[Entry]:
     """Close frames that are no longer on the stack, as events, and open those that are new."""
     same = 0
     while same < min(len(open_frames), len(names)) and open_frames[same][0] == names[same]:
         same += 1
     for name, start in open_frames[same:]:  # of frames with equal times the one that stands first is the outer one
-        yield {
-            "ph": "X", "cat": "python_function", "name": name, "pid": 0, "tid": _THREAD, "ts": start, "dur": now - start
-        }  # fmt: skip
+        yield {"ph": "X", "cat": "python_function", "name": name, **place, "ts": start, "dur": now - start}
     del open_frames[same:]
     open_frames += [(name, now) for name in names[same:]]

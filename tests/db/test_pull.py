@@ -21,7 +21,7 @@ from profiles import examples
 from typer.testing import CliRunner
 
 from corpus import CORPUS, needs_corpus
-from tracelens_graph.analyses.memory.peak import memory_peak
+from tracelens_graph.analyses.memory.holders import memory_peak
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.analyses.report.report_tables import report_tables

@@ -215,8 +215,9 @@ MAY_BE_EMPTY = (
     "unmatched_collectives",
     "critical_path_ties",
     "programs",
+    "memory_segments",
 )
-"""Tables without rows where all ranks are alike; and of JAX alone."""
+"""Tables without rows where all ranks are alike; of JAX alone; of snapshots of memory alone."""
 WITH_TORCH = {"replay_verify"}
 """Tables whose commands need PyTorch."""
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import collections
+import json
 import os
 import pickle
+import re
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from memory_snapshots import MIB, PIECES, SNAPSHOT, entry
 
 import tracelens_graph as tlg
 from corpus import needs_corpus
@@ -42,38 +46,6 @@ def test_a_pickle_that_does_more_is_refused_in_one_line(what: Any, protocol: int
         tlg.load(pickle.dumps(what, protocol))
     assert "\n" not in str(caught.value)
     assert not Path("/tmp/this-must-not-run").exists()
-
-
-def frames(*names: str) -> list[dict[str, Any]]:
-    """Frames, the innermost first."""
-    return [{"filename": "train.py", "line": line, "name": name} for line, name in enumerate(names, 1)]
-
-
-def entry(action: str, at: int, address: int, size: int, *names: str) -> dict[str, Any]:
-    return {"action": action, "addr": address, "size": size, "stream": 0, "time_us": at, "frames": frames(*names)}
-
-
-SNAPSHOT = {
-    "segments": [
-        {
-            "device": 0, "address": 4096, "total_size": 1000,
-            "blocks": [
-                {"size": 100, "state": "active_allocated", "frames": frames("load", "main")},  # before the history
-                {"size": 300, "state": "active_allocated", "frames": frames("forward", "step", "main")},
-                {"size": 600, "state": "inactive", "frames": []},
-            ],
-        },
-    ],
-    "device_traces": [
-        [
-            entry("segment_alloc", 10, 4096, 1000),
-            entry("alloc", 10, 4196, 300, "forward", "step", "main"),
-            entry("alloc", 10, 4496, 200, "backward", "step", "main"),
-            entry("free_completed", 20, 4496, 200),
-            entry("free_completed", 21, 9999, 50),  # of a block that was there before
-        ],
-    ],
-}  # fmt: skip
 
 
 def test_a_snapshot_shows_who_held_memory_at_its_peak() -> None:
@@ -124,37 +96,125 @@ def test_a_damaged_snapshot_loads_or_is_an_error_of_ours(changes: list[tuple[int
         tlg.load(bytes(data[: max(length, 3)]))
 
 
+FIGURES = json.loads(Path(__file__).with_name("memory_viz_figures.json").read_text())
+"""What PyTorch's own viewer says; see memory_viz_figures.py."""
+
+
+def sizes(text: str) -> dict[str, int]:
+    """Bytes of each line of the viewer's text: what stands in front of the last blank."""
+    found: Counter[str] = Counter()
+    for line in text.splitlines():
+        name, _, size = line.rpartition(" ")
+        found[name] += int(size)
+    return found
+
+
+@pytest.mark.parametrize("of", ["handmade", "pieces", pytest.param("recorded", marks=needs_corpus)])
+def test_figures_are_those_of_the_viewer_of_pytorch(of: str, corpus: Path) -> None:
+    file = corpus / "external/memory-snapshot/mosaic_output.pickle"
+    g = tlg.load(file if of == "recorded" else pickle.dumps({"handmade": SNAPSHOT, "pieces": PIECES}[of]))
+    figures = FIGURES[of]
+    held, rounding = Counter[str](), 0
+    for name, size in sizes(figures["memory"]).items():
+        _, state, *stack = name.split(";")
+        if state != "active_allocated":
+            continue
+        if stack == ["<gaps>"]:
+            rounding += size
+        else:
+            held[stack[-1]] += size
+    at_end = tlg.QUESTIONS["memory_at_end"](g).to_pandas()
+    waiting = 300 if of == "pieces" else 0  # in use until its stream has passed
+    assert at_end["bytes"].sum() == sum(held.values()) + waiting
+    lines = {_as_viewed(op): size for op, size in zip(at_end["op"], at_end["bytes"], strict=True)}
+    assert all(lines[line] == size for line, size in held.items() if line != "<non-python>")
+    segments = tlg.QUESTIONS["memory_segments"](g).to_pandas()
+    assert (segments["allocated_bytes"] - segments["requested_bytes"]).sum() == rounding
+    by_address = Counter[int]()
+    for name, size in sizes(figures["segments"]).items():
+        _, address, state, *_ = name.split(";")
+        by_address[int(address.removeprefix("seg_"))] += size if state == "active_allocated" else 0
+    assert dict(zip(segments["address"], segments["allocated_bytes"], strict=True)) == {
+        address: by_address[address] for address in segments["address"]
+    }
+    summary = tlg.QUESTIONS["memory_summary"](g).to_pandas()
+    assert figures["allocations"] + figures["before"] == (summary["events"].sum() - figures["releases"])
+    if of != "recorded":  # whose blocks do not add up to their segments, which the viewer refuses
+        free = segments["free_bytes"].sum() + segments["waiting_bytes"].sum() + rounding
+        assert f"total_free: {_in_words(free)}" in figures["segsum"]
+        assert f"total_reserved: {_in_words(segments['reserved_bytes'].sum())}" in figures["segsum"]
+
+
+def _as_viewed(line: str | None) -> str:
+    """A line of Python as the viewer writes it."""
+    found = re.fullmatch(r"(?:.*/)?(.*)\((\d+)\): (.*)", line if isinstance(line, str) else "")
+    return ":".join(found.groups()) if found else "<non-python>"
+
+
+def _in_words(size: float) -> str:
+    """Bytes as the viewer writes them."""
+    power = int(size >= 1024) + int(size >= 1024**2)
+    return f"{size / 1024**power:3.1f}{('B', 'KiB', 'MiB')[power]}"
+
+
 @needs_corpus
-def test_a_recorded_snapshot_has_the_figures_of_its_own_entries(corpus: Path) -> None:
+def test_the_peak_of_a_recorded_snapshot_is_that_of_its_entries(corpus: Path) -> None:
     file = corpus / "external/memory-snapshot/mosaic_output.pickle"
     found = plain_value(file.read_bytes(), "x")
     (history,) = found["device_traces"]
-    now = peak = sum(e["size"] for e in _missing(history)) + sum(size for _, size in _held(found, history))
-    for one in history:
+    allocated = {one["addr"] for one in history if one["action"] == "alloc"}
+    blocks = [block for segment in found["segments"] for block in segment["blocks"]]
+    now = peak = sum(block["requested_size"] for block in blocks if block["address"] not in allocated)
+    for one in history:  # which releases nothing that it did not allocate
         now += {"alloc": one["size"], "free_completed": -one["size"]}.get(one["action"], 0)
         peak = max(peak, now)
     summary = tlg.QUESTIONS["memory_summary"](tlg.load(file)).to_pandas().iloc[0]
-    assert (summary["peak_bytes"], summary["end_bytes"]) == (peak, now)
+    assert (summary["peak_bytes"], summary["end_bytes"]) == (peak, now) == (2_255_398_598, 466)
 
 
-def _missing(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Releases of what was not allocated in the history."""
-    alive: set[int] = set()
-    missing = []
-    for one in history:
-        if one["action"] == "alloc":
-            alive.add(one["addr"])
-        elif one["action"] == "free_completed":
-            if one["addr"] not in alive:
-                missing.append(one)
-            alive.discard(one["addr"])
-    return missing
+def test_segments_say_what_is_free_and_what_cannot_be_given_back() -> None:
+    table = tlg.QUESTIONS["memory_segments"](tlg.load(pickle.dumps(PIECES))).to_pandas()
+    names = ["device", "address", "reserved_bytes", "allocated_bytes", "waiting_bytes", "free_bytes", "split_bytes",
+             "largest_free_bytes", "free_blocks", "blocks", "requested_bytes"]  # fmt: skip
+    assert table[names].to_numpy().tolist() == [
+        ["cuda:1", 50_000_000, 20 * MIB, 0, 0, 20 * MIB, 0, 20 * MIB, 1, 0, 0],
+        ["cuda:1", 90_000_000, 40 * MIB, 30 * MIB, 0, 10 * MIB, 10 * MIB, 10 * MIB, 1, 1, 30 * MIB - 100],
+        ["cuda:1", 4096, 2 * MIB, 1024, 512, 2 * MIB - 1536, 2 * MIB - 1536, 2 * MIB - 2560, 2, 2, 900],
+    ]
 
 
-def _held(found: dict[str, Any], history: list[dict[str, Any]]) -> list[tuple[int, int]]:
-    """Blocks in use at the end that the history does not allocate: address and size."""
-    alive: set[int] = set()
-    for one in history:
-        {"alloc": alive.add, "free_completed": alive.discard}.get(one["action"], lambda address: None)(one["addr"])
-    blocks = [block for segment in found["segments"] for block in segment["blocks"] if block["state"] != "inactive"]
-    return [(block["address"], block["size"]) for block in blocks if block["address"] not in alive]
+def test_the_second_device_has_frames_annotations_and_failures() -> None:
+    g = tlg.load(pickle.dumps(PIECES))
+    peak = tlg.QUESTIONS["memory_peak"](g).records()
+    assert [(row["device"], row["op"], row["bytes"]) for row in peak] == [
+        ("cuda:1", "train.py(1): forward", 30 * MIB - 100),
+        ("cuda:1", "train.py(1): load", 500),
+        ("cuda:1", "train.py(1): backward", 400),
+        ("cuda:1", None, 300),
+    ]
+    assert "1 allocation failed: out of memory" in tlg.QUESTIONS["memory_peak"](g).notes
+    assert [row["bytes"] for row in tlg.QUESTIONS["memory_peak"](g, step=3).records()] == [500, 400, 300]
+    assert [row["bytes"] for row in tlg.QUESTIONS["memory_at_end"](g, step=4).records()] == [
+        30 * MIB - 100,
+        500,
+        400,
+        300,
+    ]
+
+
+def test_what_would_have_to_go_to_fit() -> None:
+    g = tlg.load(pickle.dumps(PIECES))
+    most = 30 * MIB + 1100
+    table = tlg.QUESTIONS["memory_to_fit"](g, size=700)
+    assert [(row["bytes"], row["left_bytes"]) for row in table.records()] == [(30 * MIB - 100, 1200), (500, 700)]
+    assert f"cuda:1: {most - 700:,} bytes too many for 700: 2 blocks" in table.notes
+    assert not len(tlg.QUESTIONS["memory_to_fit"](g, size=most))
+    assert len(tlg.QUESTIONS["memory_to_fit"](g)) == 4
+
+
+@pytest.mark.parametrize("rows", [5, "x", [1], [{}], [{"device": "0"}]])
+def test_segments_that_nobody_writes_are_left_out(rows: Any) -> None:
+    g = tlg.load({"traceEvents": [], "schemaVersion": 1, "memorySegments": rows})
+    assert tlg.QUESTIONS["memory_segments"](g).notes == [
+        "no segment is recorded: they stand in snapshots of CUDA memory"
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from math import isnan
 from typing import TYPE_CHECKING, Annotated
 
@@ -105,6 +106,8 @@ def diff(
     and --csv the files are those of TraceLens's TraceDiff, of whole traces as there; by name, of its
     compare_perf_reports.
 
+    Of snapshots of CUDA memory, what grew is shown: --table memory_at_end.
+
     Example: tracelens-graph diff trace.json.gz other.json.gz
 
     Example: tracelens-graph diff trace.json.gz other.json.gz -o diff.md --fail-if 'slower_percent > 3'
@@ -120,6 +123,8 @@ def diff(
     is_theirs = layout is Layout.tracelens
     answers = {"--tree": tree, "--points": points, "--point": point is not None}
     drawn = [name for name, is_given in answers.items() if is_given]
+    if all(map(_is_snapshot, runs)) and not (within or table):
+        table = "memory_at_end"
     if by_name or table is not None or any(map(are_tables, runs)):
         refuse(
             (within, "--within compares parts of traces by structure, not by name"),
@@ -199,3 +204,10 @@ def diff(
             print_lines(answer.screen())
         outputs.write(answer, FORMS, lambda: answer.tables)
     gate.judge(conditions, answer.tables.__getitem__)
+
+
+def _is_snapshot(run: str) -> bool:
+    """Whether a file is a snapshot of CUDA memory."""
+    from tracelens_graph.loaders.sources import open_source
+
+    return os.path.isfile(run) and open_source(run).packing == "pickle"

@@ -306,7 +306,8 @@ class Report(Answer):
         if self.w.framework.calls_take_time:
             tables = [self._every[name] for name in _OF_HOST]
         else:
-            from tracelens_graph.analyses.memory.peak import memory_peak, memory_summary
+            from tracelens_graph.analyses.memory.holders import memory_peak
+            from tracelens_graph.analyses.memory.peak import memory_summary
 
             tables = [memory_summary(self.w), memory_peak(self.w)]
         return [view(top(table, most), self.w.core) for table in tables if len(table)]

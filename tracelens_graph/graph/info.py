@@ -20,6 +20,9 @@ _NAMED_PLANES = 4
 LEFT_OUT_ITERATIONS = "iterationsLeftOut"
 """Key beside the events of a piece of a trace: what `graph.iterations.LeftOut` holds."""
 
+SEGMENTS = "memorySegments"
+"""Key beside the events of a snapshot of memory: what `loaders.memory_snapshot.snapshot.segments_of` gives."""
+
 FAR_TIME = "time far from all others"
 NOT_A_NODE = "not a node"
 OLD_MEMORY = "[memory] without an address"

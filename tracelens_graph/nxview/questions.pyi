@@ -201,11 +201,20 @@ class OfTrace:
     def memory_summary(self, *, top: int = 0) -> Table:
         """How much memory of each device is in use at the beginning, at most, and at the end."""
 
+    def allocations_by_module(self, *, top: int = 0) -> Table:
+        """What modules allocate, forward and backward, for how long, and what they leave: the most bytes first."""
+
     def memory_peak(self, *, top: int = 0) -> Table:
         """What is in use when most bytes of a device are, by the module and the outermost op that allocated it."""
 
-    def allocations_by_module(self, *, top: int = 0) -> Table:
-        """What modules allocate, forward and backward, for how long, and what they leave: the most bytes first."""
+    def memory_at_end(self, *, top: int = 0) -> Table:
+        """What is in use behind the last allocation or release of each device; otherwise as `memory_peak`."""
+
+    def memory_to_fit(self, size: int | None = None, *, top: int = 0) -> Table:
+        """Which blocks that are in use at the peak of a device would have to go for it to fit, the largest first."""
+
+    def memory_segments(self, *, top: int = 0) -> Table:
+        """The segments of a snapshot of memory, those with the most free bytes first."""
 
 
 

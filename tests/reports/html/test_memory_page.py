@@ -10,7 +10,8 @@ from handmade import span
 from html_pages import Opened, page_of, show, tabs, until
 
 from corpus import loaded, parametrize, traces_named
-from tracelens_graph.analyses.memory.peak import memory_over_time, memory_peak, memory_summary
+from tracelens_graph.analyses.memory.holders import memory_peak
+from tracelens_graph.analyses.memory.peak import memory_over_time, memory_summary
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
 

@@ -22,7 +22,8 @@ from corpus import chosen_traces, loaded, parametrize, traces_named
 from tracelens_graph.analyses.across.overview import overview_line
 from tracelens_graph.analyses.diagnosis.account import time_spent
 from tracelens_graph.analyses.idle.idle import Cause
-from tracelens_graph.analyses.memory.peak import DeviceMemory, memory_over_time, memory_peak, memory_summary
+from tracelens_graph.analyses.memory.holders import memory_peak
+from tracelens_graph.analyses.memory.peak import DeviceMemory, memory_over_time, memory_summary
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.document import facts

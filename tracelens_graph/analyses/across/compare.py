@@ -11,7 +11,7 @@ import numpy as np
 
 from tracelens_graph.analyses.across.outer_join import INSTRUCTIONS, NOTE, Joined, Unnumbered, of_other_programs
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
-from tracelens_graph.analyses.report.report_tables import report_tables
+from tracelens_graph.analyses.report.report_tables import Tables, report_tables
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.registry import HOMES, REPORT, about_columns, schema_of
@@ -19,6 +19,7 @@ from tracelens_graph.tables.column import About, Column, Compared, count_column,
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.suggest import hint
+from tracelens_graph.utils.texts import counted
 
 COMPARISON = TableSchema(
     "comparison",
@@ -119,6 +120,11 @@ def lacked(runs: Mapping[str, Run]) -> dict[str, list[str]]:
     return {name: tags for name, tags in without.items() if len(tags) < len(runs) and can_be_compared(name)}
 
 
+def _can_give(run: Run, name: str) -> bool:
+    """Whether a run has a table, or is a trace that gives it when it is asked for by name."""
+    return name in run or (isinstance(run, Tables) and name in REPORT)
+
+
 def notes_on_lacked(runs: Mapping[str, Run]) -> list[str]:
     """Notes on tables that some runs have and others lack."""
     return [
@@ -136,7 +142,7 @@ def notes_on_steps(runs: Mapping[str, Run]) -> list[str]:
     steps = {tag: sum(not str(name).startswith("(") for name in of) for tag, of in names.items()}
     if len(set(steps.values())) < 2:
         return []
-    counts = ", ".join(f"{number(count, 'step')} in {tag}" for tag, count in steps.items())
+    counts = ", ".join(f"{counted(count, 'step')} in {tag}" for tag, count in steps.items())
     return [f"{counts}: times are of all of them; --step N takes one of each"]
 
 
@@ -184,11 +190,10 @@ def compare(*runs: Any, tables: Iterable[str] | None = None) -> dict[str, Table]
         raise AnalysisError("a comparison needs at least two runs")
     if is_apart := of_other_programs(named):
         named = {tag: Unnumbered(run) for tag, run in named.items()}
-    lacking = lacked(named)
-    wanted = [name for name, without in lacking.items() if not without] if tables is None else list(tables)
+    wanted = [name for name, without in lacked(named).items() if not without] if tables is None else list(tables)
     for name in wanted:
         comparison_of(name)
-        if without := lacking.get(name, list(named)):
+        if without := [tag for tag, run in named.items() if not _can_give(run, name)]:
             raise AnalysisError(f"{without[0]} has no table {name}")
     if not wanted:
         raise AnalysisError("there is no table that all runs have")
@@ -343,17 +348,12 @@ def _notes(how: Comparison, joined: Joined, tables: Mapping[str, Table]) -> list
             if lone.any():
                 time = np.nansum(joined.numbers(one, how.main)[lone])
                 calls = np.nansum(joined.numbers(one, how.count)[lone]) if how.count else 0
-                counted = f", {number(int(calls), how.counted)}" if how.count else ""
-                rows = number(int(lone.sum()), "row")
-                notes.append(f"{rows} of {one} not in {other}: {time:,.3f} {how.unit}{counted}")
+                calls_text = f", {counted(int(calls), how.counted)}" if how.count else ""
+                rows = counted(int(lone.sum()), "row")
+                notes.append(f"{rows} of {one} not in {other}: {time:,.3f} {how.unit}{calls_text}")
     if len({table.title for table in tables.values()}) > 1:
         notes += [f"{tag}: {table.title}" for tag, table in tables.items() if table.title]
     return [*notes, *(f"{tag}: {note}" for tag, table in tables.items() for note in table.notes)]
-
-
-def number(count: int, thing: str) -> str:
-    """A number of things, in words."""
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def _as_list(cell: Any) -> Any:

@@ -55,7 +55,8 @@ class Instants:
         reserved: what the allocator holds of the device then; NO_VALUE where that is not recorded.
         is_summed: per device, whether any of `allocated` is a sum.
         has_totals: per device, whether any of `allocated` is recorded.
-        is_spoilt: whether a total is recorded that cannot be one: no number, negative, or beyond `LARGEST`.
+        is_spoilt: whether a total is recorded that cannot be one: no number, negative, beyond `LARGEST`, or less
+            reserved than allocated, which does not count as reserved.
         failed: rows of allocations that failed for want of memory; they are none of the above.
         unreadable: rows of allocations and releases whose size is not recorded, no number, or beyond `LARGEST`; they
             are none of the above, either.
@@ -114,6 +115,8 @@ def _instants(w: Window) -> Instants:
     order = np.lexsort((c.uid[rows], c.start_ns[rows], device))
     rows, device = rows[order], device[order]
     address, allocated, reserved, is_spoilt = address[order], allocated[order], reserved[order], is_spoilt[order]
+    is_too_few = (reserved > 0) & (reserved < allocated)
+    reserved[is_too_few], is_spoilt = NO_VALUE, is_spoilt | is_too_few
     change = c.bytes[rows].astype(np.int64)
     is_summed = np.zeros(len(known), bool)
     is_summed[device[allocated == NO_VALUE]] = True
@@ -273,7 +276,7 @@ def notes_on(w: Window) -> list[str]:
             "what they allocated or released seems to be allocated earlier, or unreleased"
         )
     if spoilt := int((w.holds(found.rows) & found.is_spoilt).sum()):
-        notes.append(f"{spoilt:,} of {here:,} allocations and releases have no readable total of the allocator")
+        notes.append(f"{spoilt:,} of {here:,} allocations and releases have no total of the allocator that can be true")
     if summed := _devices(found, found.is_summed & ~found.has_totals):
         notes.append(
             f"totals of {summed} are not recorded: changes are summed up, so what was in use before and is not "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -11,11 +11,9 @@ import numpy as np
 from tracelens_graph.analyses.memory.blocks import Blocks, blocks_of, whose_work
 from tracelens_graph.analyses.memory.instants import NO_VALUE, instants_of, notes_on, without_instants
 from tracelens_graph.analyses.places.modules import PASSES
-from tracelens_graph.analyses.shared.gpu_work import names_of, uids_of
 from tracelens_graph.analyses.shared.grouping import Cells, text_codes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.graph.user_code import user_lines
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema
@@ -81,36 +79,7 @@ def _filled(reserved: np.ndarray) -> np.ndarray | None:
     return np.asarray(reserved[np.where(last >= 0, last, int(np.argmax(known)))])
 
 
-_ALLOCATED = Column("bytes in use then", "B")
-
-_RESERVED = Column("bytes that the allocator holds of the device then; absent where that is not recorded", "B")
-
-_FRAGMENTATION = Column("what of it is not in use: reserved_bytes less allocated_bytes", "B")
-
 DEVICE = Column.key("whose memory: cuda:0, hip:0, cpu", drop_priority=1)
-
-MEMORY_PEAK = TableSchema(
-    "memory_peak",
-    "What is in use when most memory of a device is, by the module and the op that allocated it.",
-    {
-        "device": DEVICE,
-        "module_path": Column.key(
-            "names of the modules around what allocated it, joined by /; in brackets what is of no module, of the "
-            "optimizer, or was allocated before the recording"
-        ),
-        "op": Column.key("outermost op around the allocation; absent for none"),
-        "blocks": Column.count("number of blocks alive then; absent for what was there before"),
-        "bytes": Column.total("sum of their sizes", "B"),
-        "percent": Column.share("share of all bytes in use then on the device"),
-        "unreleased_bytes": Column.total("part of bytes that is not released in the recording", "B", drop_priority=3),
-        "line": Column.text("innermost line of Python around the allocation of the largest of them", drop_priority=2),
-        "peak_us": Column.moment("the first moment at which most bytes are in use", "us"),
-        "allocated_bytes": replace(_ALLOCATED, drop_priority=4),
-        "reserved_bytes": replace(_RESERVED, drop_priority=4),
-        "fragmentation_bytes": replace(_FRAGMENTATION, drop_priority=4),
-        "uid": Column.uid("the op, else the call, that allocated the largest of them"),
-    },
-)
 
 MEMORY_SUMMARY = TableSchema(
     "memory_summary",
@@ -132,10 +101,6 @@ MEMORY_SUMMARY = TableSchema(
         "earlier_bytes": Column.total("sum of their sizes", "B", drop_priority=3),
     },
 )
-
-
-BEFORE = "(before the recording)"
-"""What was in use at the peak, but not allocated in the recording."""
 
 
 class Peak(NamedTuple):
@@ -164,58 +129,6 @@ def peaks(w: Window) -> Iterator[Peak]:
             yield Peak(device, here, held, int(held[np.argmax(found.allocated[held])]))
 
 
-def memory_peak(g: Core | Window) -> Table:
-    """What is in use when most bytes of a device are, by the module and the outermost op that allocated it.
-
-    An allocation belongs to the call around it, and to the module that GPU work launched there would belong to: what a
-    backward op allocates, to the module that called its forward op. Bytes of a device add up to what its allocator
-    says; what the recorded allocations do not account for was allocated before the recording.
-
-    Args:
-        g: the graph; of a window of it the peak is the greatest of its own moments, and whatever is in use then counts.
-    """
-    w = window_of(g)
-    core, title = w.core, w.titled("Memory in use at the peak")
-    found, blocks = instants_of(core), blocks_of(core)
-    if not w.holds(found.rows).any():
-        return without_instants(MEMORY_PEAK, title, w)
-    whose = whose_work(core)
-    rows: list[tuple[Any, ...]] = []
-    notes: list[str] = []
-    for peak in peaks(w):
-        notes.append(_in_words(core, peak))
-        alive = blocks.alive_at(peak.at, peak.here)
-        begin, size = blocks.begin[alive], blocks.bytes[alive]
-        most = int(found.allocated[peak.at])
-        about = (_shown_us(core, found.rows[peak.at]), most, *_held_then(found.reserved[peak.at], most))
-        paths = [whose.paths[place] for place in whose.path[begin].tolist()]
-        ops = names_of(core, whose.op[begin])
-        lines, uids = _lines_and_uids(core, whose.op[begin], whose.call[begin])
-        group = text_codes(list(zip(paths, ops, strict=True)))
-        kept = size * ~blocks.is_released[alive]
-        counts = np.bincount(group)
-        # Weights of bincount are floats, but bytes have to add up exactly.
-        held, left = np.zeros((2, len(counts)), np.int64)
-        np.add.at(held, group, size)
-        np.add.at(left, group, kept)
-        largest = _first_largest(group, size)
-        for place, one in enumerate(largest):
-            share = 100.0 * int(held[place]) / most if most else None
-            rows.append(
-                (peak.device, paths[one], ops[one], int(counts[place]), int(held[place]), share, int(left[place]),
-                 lines[one], *about, uids[one])
-            )  # fmt: skip
-        if rest := most - int(size.sum()):
-            gone = _of_before(blocks.before, peak, found.change)
-            rows.append(
-                (peak.device, BEFORE, None, None, rest, 100.0 * rest / most if most else None, rest - gone, None,
-                 *about, None)
-            )  # fmt: skip
-    rows.sort(key=lambda row: (device_key(row[0]), -row[4], row[1], row[2] or ""))
-    columns: dict[str, Cells] = {name: [row[i] for row in rows] for i, name in enumerate(MEMORY_PEAK)}
-    return MEMORY_PEAK.table(columns, title, [*notes, *notes_on(w)])
-
-
 def memory_summary(g: Core | Window) -> Table:
     """How much memory of each device is in use at the beginning, at most, and at the end.
 
@@ -235,8 +148,8 @@ def memory_summary(g: Core | Window) -> Table:
         earlier = -found.change[np.intersect1d(blocks.before, peak.held)]
         rows.append(
             (peak.device, len(peak.held), int(found.allocated[first] - found.change[first]), most,
-             int(found.allocated[last]), _shown_us(core, found.rows[peak.at]), _held_then(int(reserved.max()), 0)[0],
-             _held_then(found.reserved[peak.at], most)[1], len(kept), int(kept.sum()), len(earlier), int(earlier.sum()))
+             int(found.allocated[last]), shown_us(core, found.rows[peak.at]), held_then(int(reserved.max()), 0)[0],
+             held_then(found.reserved[peak.at], most)[1], len(kept), int(kept.sum()), len(earlier), int(earlier.sum()))
         )  # fmt: skip
     rows.sort(key=lambda row: device_key(row[0]))
     columns: dict[str, Cells] = {name: [row[i] for row in rows] for i, name in enumerate(MEMORY_SUMMARY)}
@@ -248,45 +161,16 @@ def device_key(name: str) -> tuple[bool, int, str]:
     return name.startswith("cpu"), len(name), name
 
 
-def _in_words(core: Core, peak: Peak) -> str:
-    """When the peak of a device is, and how much it is."""
-    found = instants_of(core)
-    most, at = int(found.allocated[peak.at]), core.info.shown_ms(int(core.columns.start_ns[found.rows[peak.at]]))
-    reserved, rest = _held_then(found.reserved[peak.at], most)
-    of = "" if reserved is None else f" of {reserved:,} reserved; {rest:,} of these are not in use"
-    return f"{peak.device}: at {at:,.3f} ms {most:,} bytes are in use{of}"
-
-
-def _held_then(reserved: int, allocated: int) -> tuple[int | None, int | None]:
+def held_then(reserved: int, allocated: int) -> tuple[int | None, int | None]:
     """Reserved bytes, and what of them is not in use; None where they are not recorded, as on the CPU."""
     if reserved in (NO_VALUE, 0):
         return None, None
     return int(reserved), int(reserved) - allocated
 
 
-def _shown_us(core: Core, row: int) -> float:
+def shown_us(core: Core, row: int) -> float:
+    """When an event begins, us from the zero of Perfetto UI."""
     return float(core.info.shown_ms(int(core.columns.start_ns[row])) * 1e3)
-
-
-def _first_largest(group: np.ndarray, size: np.ndarray) -> list[int]:
-    """Place of the first of the largest of each group."""
-    order = np.lexsort((np.arange(len(size)), -size, group))
-    first: list[int] = order[np.unique(group[order], return_index=True)[1]].tolist()
-    return first
-
-
-def _lines_and_uids(
-    core: Core, ops: np.ndarray, calls: np.ndarray
-) -> tuple[Sequence[str | None], Sequence[int | None]]:
-    lines = names_of(core, user_lines(core, calls))
-    here = np.where(ops >= 0, ops, calls)
-    return lines, uids_of(core, here)
-
-
-def _of_before(before: np.ndarray, peak: Peak, change: np.ndarray) -> int:
-    """Bytes that were there before the recording, and are released in it behind the peak."""
-    later = before[(before > peak.at) & (before < peak.here.stop)]
-    return -int(change[later].sum())
 
 
 ALLOCATIONS_BY_MODULE = TableSchema(
