@@ -80,8 +80,10 @@ REPLAY_COVERAGE = TableSchema(
 OUTCOMES = {
     "equal": "recorded as in the trace",
     "equal but assumed": "the same, with arguments that the trace lacks",
-    "equal arguments": "ops below and kernels are not compared: it ran on another kind of device, the trace has no "
-    "such call, or it is one of JAX",
+    "equal arguments": "it ran on another kind of device, so that ops below and kernels are not compared",
+    "new sizes": "no trace has these sizes: arguments are as asked for, the rest is not compared",
+    "reference": "plain torch ran in place of the library: arguments are equal, the rest is not compared",
+    "equal shapes": "of JAX: shape and type of the result are those of the trace, the rest is not compared",
     "ran": "a gradient, which is another operation on this kind of device, so that nothing is compared",
     "other kernel": "other kernels",
     "other children": "other ops below",
@@ -91,7 +93,9 @@ OUTCOMES = {
     "not filled": "a kernel has to be put in by hand first",
     "needs ranks": "a collective, which several processes run together",
     "not run": "it needs more memory than there is",
-    "no torch": "PyTorch, or JAX, cannot be imported",
+    "no library": "the library of the operation cannot be imported; --reference runs plain torch in its place",
+    "no torch": "PyTorch cannot be imported",
+    "no jax": "JAX cannot be imported",
 }
 """How a script, run once under the profiler, compares with the call of the trace, and what that means."""
 
@@ -143,7 +147,7 @@ REPLAY_RESULTS = TableSchema(
         "fastest": Column("the devices with the least time", heading="fastest", cells="text", drop_priority=1),
         f"{OF_DEVICE}us": Column("median over the calls on the device", "us", heading=" us", drop_priority=-1),
         f"{OF_DEVICE}ratio": Column(
-            "this median as multiple of that of device A: above 1 the device is slower", heading="/A", drop_priority=0
+            "this median as multiple of that of device A: above 1 the device is slower", heading="/A", drop_priority=-1
         ),
         f"{OF_DEVICE}percent_of_roof": Column(
             "least time on the device by its model, as share of the median; absent where one is not known",
@@ -151,7 +155,10 @@ REPLAY_RESULTS = TableSchema(
             heading=" % of roof",
             drop_priority=1,
         ),
-        f"{OF_DEVICE}tflops": Column("operations per second on the device", "TFLOP/s"),
+        f"{OF_DEVICE}tflops": Column("operations per second on the device", "TFLOP/s", drop_priority=0),
+        f"{OF_DEVICE}tbytes_per_s": Column(
+            "bytes that the operation has to move, per second on the device", "TB/s", drop_priority=0
+        ),
         "traced_us": Column("GPU time of the call in the trace", "us", heading="traced us", drop_priority=1),
         "same_kernels": Column("whether all of them launched kernels of the same names", role=Role.flag),
         "largest_size": Column("sizes above this were shrunk to it; absent where they are those of the trace"),

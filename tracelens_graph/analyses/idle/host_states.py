@@ -45,6 +45,13 @@ _CALLS = tuple(
     )
 )
 """States and what names of runtime calls hold, CUDA's, HIP's and those of JAX's runtime: the first that fits counts."""
+_OF_THE_SYSTEM = re.compile(
+    r"""^(?:pthread_ | sem_ | [ep]?poll | epoll_ | p?select | futex | p?read | p?write | recv | send | accept | connect
+    | wait | (?:clock_)?nanosleep | u?sleep | sched_yield | ioctl | mmap | munmap | open | close
+    | f(?:open|close|read|write|gets|puts|flush|sync|datasync) | flock | v?fork | sig | syscall )""",
+    re.VERBOSE,
+)
+"""Calls of the operating system, in which a thread waits for others or for a file."""
 _TO_DEVICE = re.compile(r"HtoD|Host ?(?:->|To) ?Device", re.IGNORECASE)
 _FRAMES = {
     DATA_LOADER: ("torch/utils/data/", "torch\\utils\\data\\", "nvidia/dali/"),
@@ -94,7 +101,7 @@ def row_states(core: Core) -> np.ndarray:
     """For every row the state its thread is in while this is the innermost call.
 
     A copy call waits if it returns no sooner than its copy has ended. What waits within an op that copies to the
-    device, waits for that copy.
+    device, waits for that copy. A call of the operating system is part of the op around it, or else of the program.
     """
     kind = core.columns.kind
     state = np.zeros(len(kind), np.uint8)
@@ -104,6 +111,8 @@ def row_states(core: Core) -> np.ndarray:
     ):  # fmt: skip
         rows = np.flatnonzero(kind == of)
         state[rows] = _per_name(core, rows, value)
+    of_system = rows[_per_name(core, rows, lambda name: bool(_OF_THE_SYSTEM.match(name))) > 0]
+    state[of_system[nearest_above(core.columns, of_system, (Kind.Op,)) < 0]] = PYTHON
     _judge_copies(core, state)
     return state
 
