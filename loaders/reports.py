@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import io
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tracelens_graph.errors import NotATraceError, TraceError
 from tracelens_graph.loaders.databases import Database
 from tracelens_graph.loaders.memory_snapshot import snapshot
-from tracelens_graph.loaders.nsys import report
+from tracelens_graph.loaders.nsys import columns, report
 from tracelens_graph.loaders.rocprof import results, rocpd, rpd
+
+if TYPE_CHECKING:
+    from tracelens_graph.loaders.kineto.collect import Collector
 
 
 def open_database(where: Path | bytes, name: str) -> BinaryIO:
@@ -26,7 +30,35 @@ def open_database(where: Path | bytes, name: str) -> BinaryIO:
     return _Stream(pieces, next(pieces, b""))
 
 
+def collect_database(where: Path | bytes, name: str, collector: Collector) -> dict[str, Any] | None:
+    """Collect the events of a report of Nsight Systems without their text; what stands beside them.
+
+    None of another database, and where a row holds what columns do not: then its text is to be read.
+
+    Raises:
+        TraceError: it is damaged, cut short or encrypted.
+    """
+    with _opened(where, name) as (one, database):
+        try:
+            return columns.collected(database, collector) if one is report else None
+        except (TypeError, ValueError, OverflowError, LookupError):
+            return None
+
+
+def database_blocks(where: Path | bytes, name: str) -> Generator[bytes]:
+    """The events of a report that was collected so, as lists in JSON: one for each of the collected chunks."""
+    with _opened(where, name) as (_, database):
+        yield from columns.blocks(database)
+
+
 def _pieces(where: Path | bytes, name: str) -> Iterator[bytes]:
+    with _opened(where, name) as (one, database):
+        yield from one.translated(database)
+
+
+@contextmanager
+def _opened(where: Path | bytes, name: str) -> Iterator[tuple[Any, Database]]:
+    """The tables of a database, and the module that reads them."""
     connection = None
     try:
         connection = _connection(where)
@@ -34,7 +66,7 @@ def _pieces(where: Path | bytes, name: str) -> Iterator[bytes]:
         database = Database(connection, name)
         for one in (report, rocpd, rpd):
             if one.is_report(database):
-                yield from one.translated(database)
+                yield one, database
                 return
     except (sqlite3.Error, UnicodeDecodeError) as error:  # the second where a message names what is damaged
         raise TraceError(f"{name}: the SQLite database cannot be read: {error}") from None

@@ -85,6 +85,11 @@ class Source:
         return self._data is not None
 
     @property
+    def database(self) -> Path | bytes:
+        """Where the tables of a database are."""
+        return self.path or self._data or b""
+
+    @property
     def lasting(self) -> bool:
         """Whether the bytes stand in a file that outlives this process."""
         return self.path is not None and not self._spooled
@@ -158,7 +163,7 @@ class Source:
             raw.close()
             from tracelens_graph.loaders.reports import open_database
 
-            return open_database(self.path or self._data or b"", self.name)
+            return open_database(self.database, self.name)
         return raw
 
     def most_unpacked(self) -> float:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -44,6 +46,14 @@ class FileDetails(Details):
         """Texts of blocks, in one pass over the file from the first to the last of them."""
         wanted = list(blocks)
         if not wanted:
+            return
+        if self.source.packing == "sqlite" and not self._chunks[0].length:
+            from tracelens_graph.loaders.reports import database_blocks
+
+            self.source.check_unchanged()
+            with closing(database_blocks(self.source.database, self.source.name)) as found:
+                chosen = set(wanted)
+                yield from (block for at, block in enumerate(islice(found, wanted[-1] + 1)) if at in chosen)
             return
         with self.source.open() as stream:
             position = 0
