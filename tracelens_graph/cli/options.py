@@ -79,12 +79,14 @@ class Anywhere:
         force: whether files may be replaced that the tool did not write.
         capture: captures that traces are joined with, as the user named them.
         identify: whether replayed kernels are identified without captures, or the trace that they are like.
+        generic: whether events of tools that are not known are read as functions of the host.
     """
 
     cache: bool = False
     force: bool = False
     capture: tuple[str, ...] = ()
     identify: bool | str = False
+    generic: bool = False
 
 
 ANYWHERE: ContextVar[Anywhere] = ContextVar("anywhere", default=Anywhere())  # noqa: B039 (frozen)
