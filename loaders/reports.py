@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import io
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from tracelens_graph.errors import NotATraceError, TraceError
 from tracelens_graph.loaders.databases import Database
 from tracelens_graph.loaders.memory_snapshot import snapshot
 from tracelens_graph.loaders.nsys import report
 from tracelens_graph.loaders.rocprof import results, rocpd, rpd
+from tracelens_graph.loaders.sources import Source
+
+_AT_ONCE = 1 << 20
+_Piece = TypeVar("_Piece")
 
 
 def open_database(where: Path | bytes, name: str) -> BinaryIO:
@@ -77,7 +81,47 @@ def open_snapshot(stream: BinaryIO, name: str) -> BinaryIO:
         return _Stream(_checked(snapshot.translated, _all(stream), name))
 
 
-def _checked(translated: Callable[[Any, str], Iterator[bytes]], source: Any, name: str) -> Iterator[bytes]:
+def read_snapshot(source: Source) -> tuple[list[dict[str, Any]], list[list[snapshot.Change]]]:
+    """The segments in a snapshot of PyTorch's CUDA allocator, and of each device what it allocated and released.
+
+    Raises:
+        NotATraceError, TraceError: as `open_snapshot`.
+    """
+    if source.packing != "pickle":
+        raise NotATraceError(f"{source.name}: is no snapshot of torch.cuda.memory._dump_snapshot()")
+    with source.raw() as stream:
+        (found,) = _checked(snapshot.history, _all(stream), source.name)
+    return found
+
+
+class WithEvents(Source):
+    """A source with further events behind its own.
+
+    Args:
+        of: the source.
+        at: where its last event ends.
+        events: the others, each as JSON.
+    """
+
+    def __init__(self, of: Source, at: int, events: Iterable[bytes]) -> None:
+        self.__dict__.update(of.__dict__)
+        self._of, self._at, self._events, self.packing = of, at, b"".join(b",\n" + one for one in events), "joined"
+
+    def open(self) -> BinaryIO:
+        """A fresh stream of the decompressed bytes; raises as that of the source."""
+        return _Stream(self._pieces(self._of.open()))
+
+    def _pieces(self, stream: BinaryIO) -> Iterator[bytes]:
+        with stream:
+            left = self._at
+            while left and (some := stream.read(min(left, _AT_ONCE))):
+                left -= len(some)
+                yield some
+            yield self._events
+            yield from iter(lambda: stream.read(_AT_ONCE), b"")
+
+
+def _checked(translated: Callable[[Any, str], Iterator[_Piece]], source: Any, name: str) -> Iterator[_Piece]:
     """The pieces of a translation; what no profiler writes, such as a text for a time, is an error in one line."""
     try:
         yield from translated(source, name)
@@ -86,7 +130,7 @@ def _checked(translated: Callable[[Any, str], Iterator[bytes]], source: Any, nam
 
 
 def _all(stream: BinaryIO) -> bytes:
-    return b"".join(iter(lambda: stream.read(1 << 20), b""))
+    return b"".join(iter(lambda: stream.read(_AT_ONCE), b""))
 
 
 class _Stream(io.RawIOBase, BinaryIO):

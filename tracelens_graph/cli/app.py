@@ -190,6 +190,7 @@ class Program(Group):
         "--capture": True,
         "--identify": False,
         "--like": True,
+        "--memory": True,
     }
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -351,6 +352,15 @@ def options(
             "platform or batch size, or a capture.",
         ),
     ] = None,
+    memory: Annotated[
+        str | None,
+        option(
+            "--memory",
+            metavar="SNAPSHOT",
+            help="Snapshot of CUDA memory of the same run (torch.cuda.memory._dump_snapshot), which answers questions "
+            "on memory.",
+        ),
+    ] = None,
     debug: Annotated[bool, option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Where did the GPU time go? Profiler traces (PyTorch/Kineto JSON) as graphs.
@@ -359,6 +369,6 @@ def options(
 
     Without a command, `tracelens-graph TRACE` is `tracelens-graph report TRACE`.
 
-    --cache, --force, --capture, --identify, --like and --debug may stand behind the command, too.
+    --cache, --force, --capture, --identify, --like, --memory and --debug may stand behind the command, too.
     """
-    ANYWHERE.set(Anywhere(cache, force, tuple(capture or ()), like or identify))
+    ANYWHERE.set(Anywhere(cache, force, tuple(capture or ()), like or identify, memory or ""))

@@ -77,6 +77,7 @@ class Anywhere:
     Attributes:
         cache: whether the graph of a trace is kept, or taken from where it was kept.
         force: whether files may be replaced that the tool did not write.
+        memory: the snapshot of CUDA memory that the trace is joined with; empty for none.
         capture: captures that traces are joined with, as the user named them.
         identify: whether replayed kernels are identified without captures, or the trace that they are like.
     """
@@ -85,6 +86,7 @@ class Anywhere:
     force: bool = False
     capture: tuple[str, ...] = ()
     identify: bool | str = False
+    memory: str = ""
 
 
 ANYWHERE: ContextVar[Anywhere] = ContextVar("anywhere", default=Anywhere())  # noqa: B039 (frozen)
