@@ -103,9 +103,11 @@ def _places(core: Core, changes: Sequence[Change], at: Ns, has_stacks: bool) -> 
     best = np.full((3, len(at)), lowest)  # likeness of stacks, begin of the innermost call, and less is later
     thread, delay = np.full(len(at), np.bincount(c.thread[host]).argmax(), np.int64), np.zeros(len(at), np.int64)
     likeness = _Likeness(core, changes) if has_stacks else None
+    allocates = np.append(c.kind != Kind.RuntimeCall, False)  # an op allocates before it launches
     for code in np.unique(c.thread[host]).tolist():
         for later in (0, _LATEST):
             call = calls_of(c, np.full(len(at), code), at + later)
+            call = climb(c.parent, call, allocates)
             alike = np.zeros(len(at), np.int64) if likeness is None else likeness.of(call)
             found = np.where(call >= 0, np.stack((alike, c.start_ns[call], np.full(len(at), -later))), lowest)
             first = np.argmax(found != best, axis=0)[None]  # which differs, and so decides
