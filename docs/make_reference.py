@@ -229,7 +229,7 @@ OTHER_TABLES = {
             f'from tracelens_graph.compat.jax.tables import jax_tables; jax_tables(profile)["{name}"]',
         )
         for name, home in HOMES.items()
-        if home.module == "compat.jax.schemas"
+        if home.module == "compat.jax.tables"
     },
     **{
         f"critical_path{name}": (

@@ -10,6 +10,8 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 _LONGEST = 64 << 20
 """Bytes of the longest value that is read."""
 
@@ -41,6 +43,13 @@ class Database:
     def rows(self, statement: str) -> Iterator[tuple[Any, ...]]:
         """Rows of a statement, as they are read."""
         return iter(self.connection.execute(statement))
+
+    def array(self, statement: str) -> np.ndarray:
+        """Rows of a statement whose values are integers, as they are."""
+        cursor = self.connection.execute(statement)
+        row = np.dtype((np.int64, len(cursor.description)))
+        found: np.ndarray = np.fromiter(cursor, row)
+        return found
 
     def has(self, table: str, *columns: str) -> bool:
         """Whether there are rows in a table, and columns of some names."""

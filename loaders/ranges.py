@@ -15,9 +15,6 @@ import msgspec
 NO_END = "range without an end"
 """Category of what marks a moment, and of ranges that were open when the recording ended: counted and left out."""
 
-NO_END = "range without an end"
-"""Category of what marks a moment, and of ranges that were open when the recording ended: counted and left out."""
-
 _OP = re.compile(
     r"(?P<name>.*?)(?:, seq = (?P<seq>\d+))?(?:, op_id = (?P<id>\d+))?(?:, sizes = (?P<sizes>\[.*?\]))?"
     r"(?:, input_op_ids = .*)?"

@@ -66,6 +66,7 @@ FILES = {"R": ".html", "C": ".json", "G": ".graphml", "S": ".tlg", "J": ".json",
 
 WITH_AN_EXECUTION_TRACE = {"link", "tensor"}
 """Deep pairs are in the tests of linkage."""
+WITHOUT_A_TRACE = {"skill"}
 WITH_A_DATABASE = {
     "check",
     "demo",
@@ -95,7 +96,7 @@ def deep(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def test_no_command_is_forgotten() -> None:
     known = {name.rpartition(" ")[2] for name, _ in commands()}
-    assert known == set(COMMANDS) | WITH_AN_EXECUTION_TRACE | WITH_A_DATABASE
+    assert known == set(COMMANDS) | WITH_AN_EXECUTION_TRACE | WITHOUT_A_TRACE | WITH_A_DATABASE
 
 
 @pytest.mark.parametrize("words", [words for ways in COMMANDS.values() for words in ways])

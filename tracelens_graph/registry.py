@@ -107,7 +107,7 @@ _OTHERS = {
     "analyses.ranks.rank_tables": "rank_times rank_steps",
     "analyses.structure.calls": "calls_by_category calls_by_op calls_by_arguments",
     "analyses.tensors.life": "tensor_life tensor_versions",
-    "compat.jax.schemas": (
+    "compat.jax.tables": (
         "gpu_events_averages kernel_launchers kernel_launchers_summary kernel_launchers_summary_by_category "
         "kernel_launchers_unique_args df_xla_perf xla_summary"
     ),

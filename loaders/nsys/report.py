@@ -16,6 +16,7 @@ import msgspec
 from tracelens_graph.errors import NotATraceError
 from tracelens_graph.frameworks import NSYS
 from tracelens_graph.loaders.databases import Database, case, event_rows
+from tracelens_graph.loaders.nsys import samples
 from tracelens_graph.loaders.ranges import NO_END, range_event
 from tracelens_graph.loaders.translated import trace_text
 
@@ -47,6 +48,7 @@ class _Table(NamedTuple):
         names: SQL for the name; the first whose columns are there counts.
         is_host: whether its rows are calls of a thread; else they are work on a stream.
         arguments: key -> SQL, left out where one of its columns is missing.
+        device: SQL for the device, as `names`.
     """
 
     name: str
@@ -54,9 +56,10 @@ class _Table(NamedTuple):
     names: tuple[str, ...]
     is_host: bool
     arguments: dict[str, str]
+    device: tuple[str, ...] = ("deviceId",)
 
 
-_ON_GPU = {"device": "deviceId", "context": "contextId", "stream": "streamId", "correlation": "correlationId"}
+_ON_GPU = {"context": "contextId", "stream": "streamId", "correlation": "correlationId"}
 _TABLES = (
     _Table(
         "CUPTI_ACTIVITY_KIND_KERNEL", "'kernel'", (_text("demangledName"), _text("shortName")), False,
@@ -89,11 +92,15 @@ _TABLES = (
             "wait_on_cuda_event_id": "eventId", "wait_on_stream": _recorded("stream"),
             "wait_on_cuda_event_record_corr_id": _recorded("correlation"),
         },
+        # Here CUPTI numbers devices as the process does, to which the first that it may use is 0.
+        ("COALESCE((SELECT device FROM temp.contexts WHERE process = globalPid AND context = contextId), deviceId)",
+         "deviceId"),
     ),
 )  # fmt: skip
 _RANGES = "NVTX_EVENTS"
 _GPU_TABLES = [f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET")]
 _COLUMN = re.compile(r"\b(?:[a-z]+[A-Z][A-Za-z]*|bytes)\b")
+_PROCESS = "globalPid >> 24 & 0xFFFFFF"
 _APART = 10**10
 """More than any number of a launch, which has 32 bits."""
 _VERSION = re.compile(r"_v[0-9]+$")
@@ -129,7 +136,7 @@ def translated(database: Database) -> Iterator[bytes]:
 
 
 def _make_texts(database: Database) -> None:
-    """Temporary tables: texts by id, and recorded CUDA events."""
+    """Temporary tables: texts by id, recorded CUDA events, and the device of each context."""
     run = database.connection
     run.execute("CREATE TEMP TABLE texts (id INTEGER PRIMARY KEY, value TEXT)")
     rows = database.rows("SELECT id, value FROM StringIds WHERE typeof(id) = 'integer'")
@@ -138,6 +145,11 @@ def _make_texts(database: Database) -> None:
     events = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
     if database.has(events, "eventSyncId", "streamId", "correlationId"):
         run.execute(f"INSERT OR IGNORE INTO recorded SELECT eventSyncId, streamId, correlationId FROM {events}")
+    run.execute("CREATE TEMP TABLE contexts (process, context, device, PRIMARY KEY (process, context))")
+    for table in _GPU_TABLES:
+        if database.has(table, "globalPid", "contextId", "deviceId"):
+            found = f"SELECT globalPid, contextId, MIN(deviceId) FROM {table} GROUP BY 1, 2"
+            run.execute(f"INSERT OR IGNORE INTO contexts {found}")
 
 
 def _ranks(database: Database) -> dict[int, int]:
@@ -174,44 +186,71 @@ def _events(database: Database, ranks: dict[int, int]) -> Iterator[str]:
     for table in _TABLES:
         if database.has(table.name, "start", "end"):
             yield from database.texts(_statement(table, database.columns[table.name], ranks))
+    held: dict[int, list[int]] = {}
     if database.has(_RANGES, "start", "end", "globalTid"):
-        yield from _ranges(database, ranks)
+        yield from (_text_of(event, ranks) for event in _ranges(database, held))
+    if samples.has_stacks(database):
+        calls = [table.name for table in _TABLES if table.is_host and database.has(table.name, "start", "end")]
+        yield from (_text_of(event, ranks) for event in samples.functions(database, calls, held))
+    yield from (_text_of(event, {}) for event in samples.counters(database, _correlation(_PROCESS, ranks)))
     yield from _names(database)
+
+
+def _text_of(event: dict[str, Any], ranks: dict[int, int]) -> str:
+    """An event as JSON, with what its thread is, and of which rank."""
+    start, end, thread = event.pop("start"), event.pop("end"), event.pop("globalTid", None)
+    if thread is not None:
+        event |= {"pid": thread >> 24 & 0xFFFFFF, "tid": thread & 0xFFFFFF}
+    if ranks:
+        event["args"]["rank"] = ranks.get(event.get("pid", -1))
+    event |= {"ph": "X", "ts": start / 1000, "dur": (end - start) / 1000}
+    return msgspec.json.encode(event).decode()
+
+
+def _correlation(process: str, ranks: dict[int, int]) -> str:
+    """SQL for the number of a launch; each process counts its own by itself: kept apart as TraceFuse does."""
+    return f"correlationId + {_APART} * {case(process, ranks, str(len(ranks)))}" if ranks else "correlationId"
 
 
 def _statement(table: _Table, columns: set[str], ranks: dict[int, int]) -> str:
     """The statement whose rows are the events of a table."""
+
+    def first(choices: tuple[str, ...]) -> str:
+        return next((sql for sql in choices if columns.issuperset(_COLUMN.findall(sql))), "NULL")
+
     arguments = {key: sql for key, sql in table.arguments.items() if columns.issuperset(_COLUMN.findall(sql))}
-    process = ("globalTid" if table.is_host else "globalPid") + " >> 24 & 0xFFFFFF"
+    if not table.is_host:
+        arguments["device"] = first(table.device)
+    process = _PROCESS.replace("Pid", "Tid") if table.is_host else _PROCESS
     if ranks:
         arguments["rank"] = case(process, ranks, "NULL")
-        if "correlation" in arguments:  # each process counts its launches by itself: kept apart as TraceFuse does
-            arguments["correlation"] = f"correlationId + {_APART} * {case(process, ranks, str(len(ranks)))}"
+        if "correlation" in arguments:
+            arguments["correlation"] = _correlation(process, ranks)
     return event_rows(
         table.name, category=table.category, arguments=arguments,
-        name=next(sql for sql in table.names if columns.issuperset(_COLUMN.findall(sql))),
-        pid=process if table.is_host else "deviceId", tid="globalTid & 0xFFFFFF" if table.is_host else "streamId",
+        name=first(table.names), pid=arguments.get("device", process),
+        tid="globalTid & 0xFFFFFF" if table.is_host else "streamId",
     )  # fmt: skip
 
 
-def _ranges(database: Database, ranks: dict[int, int]) -> Iterator[str]:
+def _ranges(database: Database, held: dict[int, list[int]]) -> Iterator[dict[str, Any]]:
+    """The ranges; `held` gets the begin and the end of ops and modules by thread."""
     columns = database.columns[_RANGES]
     texts = [column if column == "text" else _text(column) for column in ("text", "textId") if column in columns]
     rows = database.rows(
-        'SELECT CAST(start AS INTEGER), CAST("end" AS INTEGER), globalTid >> 24 & 0xFFFFFF, globalTid & 0xFFFFFF, '
-        f"COALESCE({', '.join(texts)}, NULL) FROM {_RANGES}"
+        f'SELECT CAST(start AS INTEGER), CAST("end" AS INTEGER), globalTid, COALESCE({", ".join(texts)}, NULL) '
+        f"FROM {_RANGES}"
     )
-    for start, end, pid, tid, text in rows:
+    for start, end, thread, text in rows:
         event = range_event(text)
         if event is None:
             continue
         if start is None or end is None:  # it marks a moment, or was open when the recording began or ended
             event["cat"] = NO_END
             start = end = start or end or 0
-        if ranks:
-            event["args"]["rank"] = ranks.get(pid)
-        event |= {"ph": "X", "pid": pid, "tid": tid, "ts": start / 1000, "dur": (end - start) / 1000}
-        yield msgspec.json.encode(event).decode()
+        elif event["cat"] != "user_annotation":
+            held.setdefault(thread, []).extend((start, end))
+        yield event | {"start": start, "end": end, "globalTid": thread}
 
 
 def _names(database: Database) -> Iterator[str]:

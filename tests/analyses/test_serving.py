@@ -11,10 +11,10 @@ from handmade import call, gpu, span
 
 from tracelens_graph.analyses.alignment.compared_steps import median_steps
 from tracelens_graph.analyses.diagnosis.account import account_of
+from tracelens_graph.analyses.diagnosis.server import host_parts_between
 from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.serving.compared import phases_table
 from tracelens_graph.analyses.serving.costs import step_costs
-from tracelens_graph.analyses.serving.gaps import host_parts_between
 from tracelens_graph.analyses.serving.iterations import iterations, served_in
 from tracelens_graph.analyses.serving.phases import phases, steady_state, stretches
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline

@@ -193,7 +193,7 @@ def test_a_file_called_like_a_command_is_no_trace(
     ("word", "code", "said"),
     [
         ("repotr", 2, "there is no command 'repotr'; did you mean report?"),
-        ("nosuch", 2, "there is no command 'nosuch'; there are report, info,"),
+        ("nosuch", 2, "there is no command 'nosuch'; there are report, tree,"),
         ("missing.json", 1, "missing.json: no such file or directory"),
         ("no/such/trace", 1, "no/such/trace: no such file or directory"),
         ("nothing*.json", 2, "no file fits nothing*.json"),

@@ -139,6 +139,15 @@ PLANTED: Mapping[str, Planted] = {
         Job(ranks=64, steps=3, lost={3: 1}, causes=(Cause("slower_kernels", tuple(range(24, 32)), factor=1.2),)),
         tuple(range(24, 32)), ("host 3",),
     ),
+    "a_little_slower": Planted(Job(steps=3, causes=(Cause("slower_kernels", (4,), factor=1.03),)), (4,), ("1.03x",)),
+    "a_little_slower_in_a_ring": Planted(
+        Job(ranks=4, style="ring", steps=3, causes=(Cause("slower_kernels", (1,), factor=1.04),)), (1,),
+        ("all kernels 1.04x",),
+    ),
+    "a_little_slower_between_collectives": Planted(
+        Job(style="moe", steps=3, jitter=0.005, causes=(Cause("slower_kernels", (6,), factor=1.04),)), (6,),
+        ("all kernels 1.04x",),
+    ),
     "last_by_little": Planted(Job(biases={5: 0.004}, jitter=0.0005, steps=8), (), ("rank 5",)),
     "old_profiler": Planted(Job(causes=(LOADER,), args=False, sequences=False, hosts=False), (3,), ("data loader",)),
     "three_dimensions": Planted(

@@ -161,6 +161,32 @@ def test_what_a_culprit_costs_is_what_a_replay_says(tmp_path: Path) -> None:
     assert float(re.findall(r"([\d.]+) % of the recording", late[0])[0]) < 1.0
 
 
+@pytest.mark.parametrize(("factor", "true_us"), [(1.03, 289), (1.04, 406), (1.06, 639)])
+def test_what_a_rank_costs_that_is_a_little_slower(factor: float, true_us: int, tmp_path: Path) -> None:
+    """Truth is the same job simulated without it; kernels of one name differ by more than the factor."""
+    late = ranks(write(Job(steps=3, causes=(Cause("slower_kernels", (4,), factor=factor),)), tmp_path))
+    (found,) = re.findall(r"late: rank 4, by [\d.]+ us a step, ([\d.]+) us", late)
+    assert float(found) == pytest.approx(true_us, abs=10)
+
+
+def test_who_is_last_nearly_always_costs_no_more_than_its_work_takes_longer(tmp_path: Path) -> None:
+    """In a pipeline a delay counts in many transfers: those of this rank add up to most of the recording."""
+    slow = (Cause("slower_kernels", (4,), factor=1.015),)
+    screen = ranks(write(Job(ranks=8, pipeline=4, tensor=2, steps=3, jitter=0.002, causes=slow), tmp_path))
+    (cost,) = re.findall(r"rank 4 is last to .* that costs at most ([\d.]+) % of the recording", screen)
+    assert 0.3 < float(cost) < 2
+
+
+def test_a_step_has_the_slowdown_of_the_recording(tmp_path: Path) -> None:
+    folder = write(PLANTED["clock"].job, tmp_path / "job")
+    whole, step = (
+        next(line for line in ranks(folder, *more).splitlines() if line.startswith("slowdown"))
+        for more in ((), ("--step", 4))
+    )
+    assert "rank4 alone 1.2" in step
+    assert step.replace(" over the whole recording", "") == whole
+
+
 SHAPES = {
     "ddp": {},
     "fsdp": {"style": "fsdp"},

@@ -3,75 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nsys_reports import CALL, COPY, KERNEL, PID, RANGE, SECOND, TABLES, TEXTS, TID, Rows, report
 
 import tracelens_graph as tlg
 from corpus import needs_corpus
 from tracelens_graph.errors import NotATraceError, TraceError
 from tracelens_graph.loaders.ranges import range_event
 from tracelens_graph.schema import Kind
-
-PID, TID = 144, 150
-PROCESS = PID << 24
-THREAD = PROCESS | TID
-SECOND = (PID + 1) << 24
-
-Rows = Sequence[Mapping[str, Any]]
-
-
-def report(folder: Path, tables: Mapping[str, Rows], texts: Mapping[int, str]) -> Path:
-    """A database with tables of the columns that their rows have."""
-    file = folder / "report.sqlite"
-    with sqlite3.connect(file) as connection:
-        made = {"StringIds": [{"id": i, "value": text} for i, text in texts.items()], **tables}
-        for name, rows in made.items():
-            columns = list(rows[0])
-            connection.execute(f'CREATE TABLE "{name}" ({", ".join(chr(34) + one + chr(34) for one in columns)})')
-            marks = ", ".join("?" for _ in columns)
-            connection.executemany(f'INSERT INTO "{name}" VALUES ({marks})', [tuple(row.values()) for row in rows])
-    connection.close()
-    return file
-
-
-TEXTS = {1: "void gemm<float>(int)", 2: "cudaLaunchKernel_v7000", 3: "cuMemcpyAsync", 4: "pthread_cond_wait"}
-KERNEL = {
-    "start": 2_000_001, "end": 2_500_002, "deviceId": 0, "contextId": 1, "streamId": 7, "correlationId": 11,
-    "globalPid": PROCESS, "demangledName": 1, "shortName": 1, "gridX": 4, "gridY": 2, "gridZ": 1, "blockX": 128,
-    "blockY": 1, "blockZ": 1, "registersPerThread": 32, "staticSharedMemory": 16, "dynamicSharedMemory": 32,
-}  # fmt: skip
-CALL = {
-    "start": 1_000_000, "end": 1_010_000, "eventClass": 0, "globalTid": THREAD, "correlationId": 11, "nameId": 2,
-    "returnValue": 0,
-}  # fmt: skip
-COPY = {
-    "start": 3_000_000, "end": 3_100_000, "deviceId": 0, "contextId": 1, "streamId": 7, "correlationId": 12,
-    "globalPid": PROCESS, "bytes": 4096, "copyKind": 1, "srcKind": 0, "dstKind": 2,
-}  # fmt: skip
-RANGE = {
-    "start": 990_000, "end": 1_020_000, "eventType": 59, "globalTid": THREAD, "textId": None, "domainId": 0,
-    "text": "aten::mm, seq = 5, op_id = 34, sizes = [[2, 3], [3, 4]]",
-}  # fmt: skip
-STEP = RANGE | {"start": 900_000, "end": 4_000_000, "text": "ProfilerStep#3"}
-MARK = RANGE | {"end": None, "eventType": 34, "text": "here"}
-TABLES: dict[str, Rows] = {
-    "CUPTI_ACTIVITY_KIND_KERNEL": [KERNEL],
-    "CUPTI_ACTIVITY_KIND_RUNTIME": [
-        CALL, CALL | {"start": 1_030_000, "end": 1_031_000, "correlationId": 12, "nameId": 3},
-    ],
-    "CUPTI_ACTIVITY_KIND_MEMCPY": [COPY],
-    "NVTX_EVENTS": [RANGE, STEP, MARK],
-    "OSRT_API": [{"start": 1_100_000, "end": 1_900_000, "globalTid": THREAD, "nameId": 4, "returnValue": 0}],
-    "TARGET_INFO_SESSION_START_TIME": [{"utcEpochNs": 1_700_000_000_000_000_000, "systemClockNs": 500}],
-    "TARGET_INFO_GPU": [{"id": 0, "name": "NVIDIA H100", "totalMemory": 80 << 30, "smCount": 132}],
-}  # fmt: skip
 
 
 def test_a_report_becomes_the_graph_of_its_events(tmp_path: Path) -> None:
@@ -113,6 +58,21 @@ def test_processes_with_a_gpu_are_ranks_whose_launches_stay_apart(tmp_path: Path
     g = tlg.load(file)  # one graph of both
     assert _kernels_of_ops(g) == {"aten::mm": 0.500001, "aten::add": 0.7}
     assert [_kernels_of_ops(one.graph) for one in tlg.load_set(file)] == [{"aten::mm": 0.500001}, {"aten::add": 0.7}]
+
+
+def test_synchronisations_are_of_the_device_of_their_context(tmp_path: Path) -> None:
+    """CUPTI numbers devices in these rows as the process does, which sees only its own."""
+    wait = {
+        "start": 2_600_000, "end": 2_700_000, "deviceId": 0, "contextId": 2, "streamId": 7, "correlationId": 11,
+        "globalPid": SECOND, "syncType": 3,
+    }  # fmt: skip
+    tables: dict[str, Rows] = {
+        "CUPTI_ACTIVITY_KIND_KERNEL": [KERNEL, KERNEL | {"globalPid": SECOND, "deviceId": 1, "contextId": 2}],
+        "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": [wait, wait | {"contextId": 9}],
+    }
+    g = tlg.load(report(tmp_path, tables, TEXTS))
+    waits = g.columns.kind == Kind.SyncEvent
+    assert sorted(g.columns.device[waits].tolist()) == [0, 1]
 
 
 def _kernels_of_ops(g: tlg.Graph) -> dict[str, float]:
@@ -216,3 +176,24 @@ def test_recorded_reports_have_the_figures_that_their_owner_published(pair: list
         found["span"].append(sum(spans) / 1e6)
     for key, figures in published.items():
         assert found[key] == pytest.approx(figures, abs=0.01), key
+
+
+@needs_corpus
+def test_recorded_waits_for_the_gpu_are_on_the_path(pair: list[Path]) -> None:
+    """Each block of the model waits for a copy; on one GPU its clock shows the copy's end after the wait."""
+    for file in pair:
+        path = tlg.critical_path(tlg.load_set(file)).classes().to_pandas().set_index("class")
+        assert path.time_ms["host"] < path.time_ms["computation"]
+        assert path.time_ms["computation"] > 0.5 * path.time_ms.sum()
+
+
+@needs_corpus
+def test_without_the_host_both_recordings_take_as_long_for_equal_work(pair: list[Path]) -> None:
+    """What the one would take without its host's time, for the work of the other, is what the other would take."""
+    length, work = [], []
+    for file in pair:
+        ranks = tlg.load_set(file)
+        length.append(tlg.what_if(ranks, remove="*").changed_ns)
+        timelines = [tlg.QUESTIONS["gpu_timeline"](one.graph).to_pandas().set_index("type") for one in ranks]
+        work.append(sum(one["time ms"]["computation_time"] for one in timelines))
+    assert length[0] * work[1] / work[0] == pytest.approx(length[1], rel=0.02)

@@ -97,7 +97,7 @@ def test_modes_are_in_programs_and_in_json() -> None:
     assert plan_from_json(made.json()) == made
     assert "runs under autocast bfloat16" in made.script(full=True)
     assert '"modes": ["autocast bfloat16"]' in made.script(full=True)
-    assert "with torch.autocast(device, dtype=torch.bfloat16):" in made.script()
+    assert "with torch.autocast(torch.device(device).type, dtype=torch.bfloat16):" in made.script()
 
 
 # --- Views of conjugates show in copies that ops make of them

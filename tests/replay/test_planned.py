@@ -18,7 +18,6 @@ from tracelens_graph.replay.planned import (
     ENGINE,
     PART,
     RANGE,
-    TRITON,
     Estimates,
     Plans,
     complete,
@@ -33,7 +32,7 @@ from tracelens_graph.replay.signatures import named
     ("name", "reason"),
     [
         ("c10d::allreduce_", COLLECTIVE), ("record_param_comms", COLLECTIVE), ("nccl:all_reduce", COLLECTIVE),
-        ("_c10d_functional::all_reduce", COLLECTIVE), ("triton_poi_fused_add_0", TRITON),
+        ("_c10d_functional::all_reduce", COLLECTIVE), ("triton_poi_fused_add_0", "its grid is not recorded"),
         ("CompiledFunctionBackward", COMPILED), ("MulBackward0", AUTOGRAD), ("CompiledFunction", COMPILED),
         ("autograd::engine::evaluate_function: MulBackward0", AUTOGRAD), ("vllm::moe_forward", PART),
         ("vllm::unified_attention_with_output", ENGINE), ("acme::op", CUSTOM),

@@ -10,13 +10,14 @@ from handmade import span
 from replay_plans import plan_in
 
 from corpus import CORPUS, needs_corpus
-from tracelens_graph.errors import AnalysisError, CannotReplay
+from tracelens_graph.errors import AnalysisError, CannotReplay, NotAPlanError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.node import Node
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.plan_json import plan_from_json, plan_json
-from tracelens_graph.replay.replay_plan import TensorValue
-from tracelens_graph.replay.triton import TritonPlan, is_triton, kernel_sources, triton_plan
+from tracelens_graph.replay.planned import planned
+from tracelens_graph.replay.replay_plan import Launch, ReplayPlan, TensorValue
+from tracelens_graph.replay.sequence import sequence
+from tracelens_graph.replay.triton import is_triton, kernel_sources, triton_plan
 
 NAME = "triton_poi_fused_add_0"
 ARGS: dict[str, Any] = {
@@ -35,37 +36,48 @@ def core(name: str = NAME, *, grid: Any = (2, 1, 1), **changed: Any) -> Core:
     return load_core({"schemaVersion": 1, "deviceProperties": [{"id": 0}], "traceEvents": [call, launch, kernel]})
 
 
-def made(*given: Any, **changed: Any) -> TritonPlan:
+def made(*given: Any, **changed: Any) -> ReplayPlan:
     g = core(*given, **changed)
-    return triton_plan(Node(g, g.row(0)))
+    return triton_plan(g, g.row(0))
+
+
+def launch(**changed: Any) -> Launch:
+    found = made(**changed).launch
+    assert found is not None
+    return found
 
 
 def test_a_plan_has_arguments_grid_and_constants() -> None:
     found = made()
-    assert (found.kernel, found.grid, found.options) == (NAME, (2, 1, 1), {"num_warps": 4, "num_stages": 1})
-    first, second, third = (one.value for one in found.plan.positional)
+    options = {"num_warps": 4, "num_stages": 1}
+    assert found.launch == Launch(NAME, f"{NAME}_source.py", (2, 1, 1), options, "cabc123.py")
+    first, second, third = (one.value for one in found.positional)
     assert first == TensorValue((8, 4), "bfloat16", (1, 8))
     assert isinstance(second, TensorValue)
     assert (second.fill.rule, third) == ("zeros", 32)
-    assert {one.name: one.value for one in found.plan.keyword} == {"XBLOCK": 16, "EVEN": True}
-    assert found.plan.traced.kernel_us == 12.5
-    assert found.plan.assumed == ("arg1: zeros, which are in bounds if they are indices",)
+    assert {one.name: one.value for one in found.keyword} == {"XBLOCK": 16, "EVEN": True}
+    assert found.assumed == ("arg1: zeros, which are in bounds if they are indices",)
+
+
+def test_a_kernel_lacks_its_source_and_so_cannot_be_replayed_as_it_is() -> None:
+    g = core()
+    found = planned(g, g.row(0))
+    assert (found.state, found.why) == ("no", "Triton kernel")
+    assert found.plan == made()
+    with pytest.raises(CannotReplay, match="the source of the kernel is not in the trace"):
+        made().run()
 
 
 def test_paths_stay_out_of_programs() -> None:
-    found = made()
-    assert found.kernel_file == "cabc123.py"
-    assert found.source_name == f"{NAME}_source.py"
-    assert "somebody" not in found.script()
-    assert made(kernel_file="C:\\somebody\\cdef.py").kernel_file == "cdef.py"
-    assert made(kernel_file='"; import os').kernel_file == ""
+    assert "somebody" not in made().script()
+    assert launch(kernel_file="C:\\somebody\\cdef.py").file == "cdef.py"
+    assert launch(kernel_file='"; import os').file == ""
 
 
 def test_the_grid_is_the_kernels_own() -> None:
-    assert made(grid=[7, 2, 1]).grid == (7, 2, 1)
-    g = core(grid=[0, 1, 1])
+    assert launch(grid=[7, 2, 1]).grid == (7, 2, 1)
     with pytest.raises(CannotReplay, match="its grid is not recorded"):
-        triton_plan(Node(g, g.row(0)))
+        made(grid=[0, 1, 1])
 
 
 @pytest.mark.parametrize(
@@ -81,22 +93,28 @@ def test_what_is_not_recorded_is_refused(changed: dict[str, Any], reason: str) -
         made(**changed)
 
 
-def test_other_ops_are_refused() -> None:
+def test_other_ops_are_none() -> None:
     g = core("aten::mm")
     assert not is_triton(g, g.row(0))
-    with pytest.raises(CannotReplay, match="not a Triton kernel"):
-        triton_plan(Node(g, g.row(0)))
 
 
 @pytest.mark.parametrize("name", [NAME, 'triton_"; import os #', "triton_\x00\n", "triton_" + "x" * 3000])
 def test_programs_are_checked_and_plans_go_through_json(name: str) -> None:
     found = made(name)
-    assert plan_in(found.script(), "triton")["kernel"] == name
-    assert plan_from_json(plan_json(found.plan)) == found.plan
+    assert plan_in(found.script(), "full")[0]["launch"]["kernel"] == name
+    assert plan_from_json(plan_json(found)) == found
+
+
+@pytest.mark.parametrize("source", ["/tmp/other.py", "../other.py", "other", ""])
+def test_a_source_beside_the_program_alone_is_read(source: str) -> None:
+    plan = plan_json(made())
+    plan["launch"]["source"] = source
+    with pytest.raises(NotAPlanError, match=r"launch.source: "):
+        plan_from_json(plan)
 
 
 def test_sources_of_kernels_go_beside_their_programs(tmp_path: Path) -> None:
-    plans = [made(name).plan for name in (NAME, "triton_red_fused_sum_1")]
+    plans = [made(name) for name in (NAME, "triton_red_fused_sum_1")]
     file = tmp_path / "kernels.py"
     file.write_text(f"@triton.jit\ndef {NAME}(x):\n    pass\n")
     assert kernel_sources(plans, [file]) == {f"{NAME}_source.py": file.read_text()}
@@ -115,9 +133,13 @@ def test_sources_of_kernels_go_beside_their_programs(tmp_path: Path) -> None:
 def test_recorded_kernels_have_programs() -> None:
     assert CORPUS
     g = load_core(str(CORPUS / "tracelens/mi300/torch-compile-triton.json.gz"))
-    found = [triton_plan(node) for node in g.find("Op", pattern="^triton_")]
-    assert len(found) == 4
-    assert found[0].grid == (16384, 1, 1)
-    assert {one.name: one.value for one in found[0].plan.keyword} == {"XBLOCK": 2, "R0_BLOCK": 2048}
-    for one in found:
-        assert plan_in(one.script(), "triton")["grid"] == list(one.grid)
+    found = [triton_plan(g, node.row) for node in g.find("Op", pattern="^triton_")]
+    grids = [one.launch.grid for one in found if one.launch]
+    assert len(grids) == 4
+    assert grids[0] == (16384, 1, 1)
+    assert {one.name: one.value for one in found[0].keyword} == {"XBLOCK": 2, "R0_BLOCK": 2048}
+    written = [plan_in(one.script(), "full")[0]["launch"]["grid"] for one in found]
+    assert written == list(map(list, grids))
+    region = sequence(g, "Torch-Compiled Region: 0/0")
+    assert [one.launch.grid for one in region.plans if one.launch] == grids
+    assert len(region.plans) == 12

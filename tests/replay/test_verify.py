@@ -18,9 +18,10 @@ from recorded_calls import calls
 from replay_plans import converted, mm, scaled
 
 from tracelens_graph.errors import ForeignProgramError
+from tracelens_graph.extensions.extension import Replayer
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.folder import INDEX, Program, read_folder, write_folder
-from tracelens_graph.replay.replay_plan import Argument, Recorded, ReplayPlan, TensorValue, Traced
+from tracelens_graph.replay.replay_plan import Argument, Launch, Recorded, ReplayPlan, TensorValue, Traced
 from tracelens_graph.replay.sequence import sequence
 from tracelens_graph.replay.tables import OUTCOMES
 from tracelens_graph.replay.verify import verify as verifying
@@ -38,6 +39,9 @@ MM = ReplayPlan(
     ),
     recorded=Recorded(DIMS, TYPES, ((8, 1), (2, 1)), ("", "")), traced=Traced(uid=7, children=("aten::empty",)),
 )  # fmt: skip
+LACKING = Replayer("lib::f(int x) -> int", imports=("no_such_module",))
+OTHERS = {"other kernel", "no torch", "no jax", "not run", "ran", "reference", "equal shapes"}
+"""Outcomes that have tests of their own."""
 AS_TRACED = call("aten::mm", DIMS, TYPES, ["aten::empty"])
 
 
@@ -63,7 +67,7 @@ def verified(folder: Path, *programs: Program, edited: str = "", **options: Any)
 
 def program(number: int, source: str, *plans: ReplayPlan, kind: Any = "full") -> Program:
     told: list[Any] = [one.json() for one in plans or (MM,)]
-    form: dict[str, Any] = {"sequence": {"steps": [{"plan": one} for one in told]}, "triton": {"plan": told[0]}}
+    form: dict[str, Any] = {"sequence": {"steps": [{"plan": one} for one in told]}}
     return Program(f"{number:03d}.py", kind, source, form.get(kind, told))
 
 
@@ -74,6 +78,8 @@ def test_every_outcome(torch: Path) -> None:
         ("equal", MM, AS_TRACED, ""),
         ("equal but assumed", assumed, AS_TRACED, "self: dense"),
         ("equal arguments", on_gpu, AS_TRACED, ""),
+        ("new sizes", replace(MM, traced=replace(MM.traced, uid=-1)), AS_TRACED, ""),
+        ("no library", replace(MM, imports=("no_such_module",)), AS_TRACED, "No module named 'no_such_module'"),
         ("other children", MM, {**AS_TRACED, "children": ["aten::zeros"]}, "op 1 of 1: aten::zeros, not aten::empty"),
         ("other children", MM, {**AS_TRACED, "children": []}, "op 1: aten::empty is missing"),
         ("other arguments", MM, call("aten::mm", [[4, 8], [8, 3]], TYPES), "sizes of mat2: [8, 3], not [8, 2]"),
@@ -86,10 +92,10 @@ def test_every_outcome(torch: Path) -> None:
         program(20, "import sys\nprint('aten::mm: no memory', file=sys.stderr)\nsys.exit(1)\n"),
         program(21, "pass\n"),
         program(22, ""),
-        program(23, "", kind="triton"),
+        program(23, "", replace(MM, launch=Launch("gemm", "gemm_source.py", (1, 1, 1)))),
         program(24, "", kind="collectives"),
     ]
-    table = verified(torch, *programs, edited="022.py")
+    table = verified(torch, *programs, edited="022.py", replayers=[LACKING])
     rows = {one["file"]: (one["outcome"], one["why"]) for one in table.records()}
     expected = {f"{at:03d}.py": (outcome, why) for at, (outcome, _, _, why) in enumerate(calls)}
     assert {file: rows[file] for file in expected} == expected
@@ -98,7 +104,7 @@ def test_every_outcome(torch: Path) -> None:
     assert "profile" in rows["021.py"][1]
     assert rows["022.py"] == ("refused", "it is not what is written for its plan")
     assert [rows[f"{at:03d}.py"][0] for at in (23, 24)] == ["not filled", "needs ranks"]
-    assert {outcome for outcome, _ in rows.values()} == OUTCOMES.keys() - {"other kernel", "no torch", "not run", "ran"}
+    assert {outcome for outcome, _ in rows.values()} == OUTCOMES.keys() - OTHERS
     assert "3 other arguments" not in table.title
     assert "4 other arguments" in table.title
     assert "other children: other ops below" in table.notes
@@ -165,17 +171,46 @@ def test_what_an_older_pytorch_does_not_record_is_said() -> None:
 
 def test_a_size_that_the_trace_does_not_have_is_equal_in_its_arguments_alone() -> None:
     seen = Observed("aten::mm", MM.recorded, ("aten::empty",))
-    assert compared(replace(MM, traced=Traced(calls=0)), seen, False).outcome == "equal arguments"
+    assert compared(replace(MM, traced=Traced(calls=0)), seen, False).outcome == "new sizes"
+    other = Observed("aten::mm", replace(MM.recorded, dims=((9, 8), (8, 2))))
+    assert compared(replace(MM, traced=Traced(calls=0)), other, False).outcome == "other arguments"
 
 
 def test_instructions_compare_their_results_themselves(torch: Path) -> None:
     (torch / "jax.py").write_text("__version__ = '0'\n\n\ndef default_backend():\n    return 'cpu'\n")
     sources = ["import jax\n", "import sys\nsys.exit('gives float32[3], which is not what was traced')\n"]
-    table = verified(torch, *(Program(f"{at}.py", "instruction", one, [{}]) for at, one in enumerate(sources)))
-    assert [(one["outcome"], one["arguments"], one["why"]) for one in table.records()] == [
-        ("equal arguments", "equal", ""),
-        ("failed", "not compared", "gives float32[3], which is not what was traced"),
+    plan = [{"op": "dot.3", "assumed": ["operands: lie row by row"]}]
+    table = verified(torch, *(Program(f"{at}.py", "instruction", one, plan) for at, one in enumerate(sources)))
+    assert [(one["op"], one["outcome"], one["arguments"], one["why"]) for one in table.records()] == [
+        ("dot.3", "equal shapes", "not compared", "operands: lie row by row"),
+        ("dot.3", "failed", "not compared", "gives float32[3], which is not what was traced"),
     ]
+
+
+def test_without_jax_that_is_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    accept(monkeypatch)
+    (tmp_path / "jax.py").write_text("raise ImportError(\"No module named 'jax'\")\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    table = verified(tmp_path, Program("1.py", "instruction", "", [{}]))
+    assert table["outcome"] == ["no jax"]
+
+
+def test_a_library_that_is_missing_is_replaced_by_plain_torch_where_that_is_asked_for(torch: Path) -> None:
+    """The fake program says with what it was called."""
+    library = replace(MM, imports=("no_such_module",))
+    source = "import sys\nassert '--reference' in sys.argv\n" + writing(profile({**AS_TRACED, "children": ["other"]}))
+    programs = program(1, source, library), program(2, source.replace("assert", "assert not"), MM)
+    given: dict[str, Any] = {"replayers": [LACKING]}
+    assert verified(torch, *programs, **given)["outcome"] == ["no library", "other children"]
+    assert verified(torch, *programs, **given, reference=True)["outcome"] == ["reference", "other children"]
+    changed = replace(library, recorded=replace(MM.recorded, dims=((9, 8), (8, 2))))
+    assert verified(torch, program(1, source, changed), **given, reference=True)["outcome"] == ["other arguments"]
+
+
+def test_of_a_sequence_kernels_without_their_source_are_not_compared(torch: Path) -> None:
+    kernel = replace(MM, launch=Launch("gemm", "gemm_source.py", (1, 1, 1)))
+    table = verified(torch, program(1, writing(profile(AS_TRACED)), MM, kernel, kind="sequence"))
+    assert table["outcome"] == ["equal", "not filled"]
 
 
 def test_of_a_batch_each_operation_runs_alone(torch: Path) -> None:

@@ -12,10 +12,10 @@ from tracelens_graph.analyses.alignment.compared_steps import median_steps
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.tables import totals_table
 from tracelens_graph.analyses.alignment.times import time_parts
+from tracelens_graph.analyses.diagnosis.server import host_parts_between
 from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.analyses.serving.compared import phases_table
-from tracelens_graph.analyses.serving.gaps import host_parts_between
 from tracelens_graph.analyses.serving.iterations import served_in
 from tracelens_graph.graph.graph import Graph
 from tracelens_graph.graph.window import window_of

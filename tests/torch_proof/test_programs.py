@@ -17,6 +17,7 @@ from replay_plans import mm, scaled
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.devices import compared_results
 from tracelens_graph.replay.planning import plan_call
+from tracelens_graph.replay.program import kernel
 from tracelens_graph.replay.program_text import program
 from tracelens_graph.replay.replay_plan import Argument, Fill, ReplayPlan, TensorValue
 from tracelens_graph.replay.schemas import parse, schemas_of
@@ -41,6 +42,35 @@ def results(folder: Path, source: str, *options: str) -> list[dict[str, Any]]:
     assert ended.returncode == 0, ended.stderr
     found: list[dict[str, Any]] = json.loads((folder / "results.json").read_text())
     return found
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_device_that_is_not_there_is_one_line(full: bool, tmp_path: Path) -> None:
+    for name in ("banana", "cuda:99", "cpu:0"):
+        ended = run(tmp_path, mm().script(full=full), "--device", name)
+        assert ended.returncode == 2
+        assert f"invalid choice: '{name}'" in ended.stderr.splitlines()[-1]
+
+
+def test_a_kernel_is_launched_on_its_arguments_in_its_grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that defines kernels, by name and as the only one; launches are recorded."""
+    with pytest.raises(RuntimeError, match="Triton kernels run on GPUs"):
+        kernel.launcher("f", "f_source.py", (2, 1, 1))
+    monkeypatch.setattr(kernel, "device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr(kernel, "__file__", str(tmp_path / "program.py"))
+    with pytest.raises(RuntimeError, match=f"defines f .* into {tmp_path}/f_source.py; .* cache as c.py"):
+        kernel.launcher("f", "f_source.py", (2, 1, 1), file="c.py")
+    source = tmp_path / "f_source.py"
+    source.write_text(
+        "LAUNCHED = []\nclass Kernel:\n    def __init__(self): self.fn = self.run = None\n"
+        "    def __getitem__(self, grid):\n"
+        "        return lambda *given, **options: LAUNCHED.append((grid, given, options))\nother = Kernel()\n"
+    )
+    kernel.launcher("f", "f_source.py", (2, 1, 1), {"num_warps": 4})(1, XBLOCK=16)
+    assert sys.modules["f_source"].LAUNCHED == [((2, 1, 1), (1,), {"XBLOCK": 16, "num_warps": 4})]
+    source.write_text(source.read_text() + "another = Kernel()\n")
+    with pytest.raises(ImportError, match="defines 2 kernels, and none of them is called f"):
+        kernel.launcher("f", "f_source.py", (2, 1, 1))
 
 
 def test_a_result_and_two_traces(tmp_path: Path) -> None:
@@ -95,12 +125,10 @@ def test_what_an_operation_writes_comes_back(tmp_path: Path) -> None:
     tensor = TensorValue((1, 4), "float32", fill=Fill("constant", {"value": 2.0}))
     arguments = (Argument("self", "Tensor", tensor), Argument("dim", "int", 0))
     source = ReplayPlan("aten::squeeze_", "dim", squeeze, arguments).script(full=True)
-    seen = (
-        "\n            print(positional[0].shape, positional[0].sum().item())"
-        "\n            return call(*positional, **keyword)"
-    )
+    seen = "\n            print(positional[0].shape, positional[0].sum().item())\n            return call()"
     watched = source.replace(
-        "        return measure_call(lambda: call(*positional, **keyword)",
+        "        return measure_call(called(plan, positional, keyword)",
+        "        call = called(plan, positional, keyword)\n\n"
         f"        def watched():{seen}\n\n        return measure_call(watched",
     )
     assert watched != source

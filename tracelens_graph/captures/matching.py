@@ -140,7 +140,6 @@ def reference_of(core: Core, patterns: Sequence[Pattern], calls: int) -> Referen
     """What the replays of one graph ran, put together.
 
     Args:
-        core: the graph of the trace.
         patterns: the different replays.
         calls: how many calls were captured at most.
     """

@@ -139,8 +139,7 @@ _BEFORE, _NEVER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 def _called(core: Core, pattern: re.Pattern[str]) -> Rows:
     """Rows of the runtime calls whose names fit."""
     calls = rows_of_kind(core.columns, (Kind.RuntimeCall,))
-    found: Rows = calls[fitting(core.names, core.columns.name[calls], pattern.search)]
-    return found
+    return calls[fitting(core.names, core.columns.name[calls], pattern.search)]
 
 
 def _recorded(core: Core) -> Rows:
@@ -152,8 +151,7 @@ def _recorded(core: Core) -> Rows:
     # The runtime's call may hold the driver's, which records the same work.
     is_recorded = np.zeros(len(c) + 1, bool)
     is_recorded[rows] = True
-    found: Rows = rows[climb(np.append(c.parent, -1), c.parent[rows], is_recorded) < 0]
-    return found
+    return rows[climb(np.append(c.parent, -1), c.parent[rows], is_recorded) < 0]
 
 
 def without_captures(core: Core) -> str:

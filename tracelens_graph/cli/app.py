@@ -30,7 +30,7 @@ from tracelens_graph.utils.suggest import did_you_mean, hint
 PANELS = {
     "Start here": ("report", "tree", "modules", "roofline", "diff", "ranks", "cut", "ask"),
     "More": ("info", "timeline", "attribution", "link", "replay", "cypher", "tensor", "split", "export", "save",
-             "model", "db"),
+             "model", "skill", "db"),
 }  # fmt: skip
 """The commands, as the help groups them."""
 

@@ -128,6 +128,12 @@ def replay(
     python: Annotated[
         str | None, option(metavar="FILE", help="With --verify: a Python that has torch; else this one.")
     ] = None,
+    reference: Annotated[
+        bool,
+        option(
+            "--reference", help="With --verify: run plain torch in place of serving libraries that are not installed."
+        ),
+    ] = False,
     compare: Annotated[
         bool,
         option("--compare", help="Compare results that programs wrote with --json: files or folders, one per device."),
@@ -180,14 +186,14 @@ def replay(
         extensions=tuple(extension or ()),
         outputs=outputs,
     )
-    if python is not None and not verify:
-        raise typer.BadParameter("--python goes with --verify")
+    if (python is not None or reference) and not verify:
+        raise typer.BadParameter(f"{'--reference' if python is None else '--python'} goes with --verify")
     if compare and (verify or extension):
         raise typer.BadParameter(f"--compare goes without {'--verify' if verify else '--extension'}")
     if compare or verify:
         asked.check_is_plain("--compare" if compare else "--verify")
     if verify:
-        verify_folder(given, python, asked.extensions, outputs)
+        verify_folder(given, python, reference, asked.extensions, outputs)
     elif compare:
         compare_results(given, table, outputs)
     else:

@@ -140,7 +140,7 @@ def print_failures(table: Table) -> None:
     """Say why programs failed, or are not as in the trace, each reason of `replay_verify` once with its programs."""
     reasons: dict[str, list[str]] = {}
     for row in table.records():
-        if row["why"] and row["outcome"] != "no torch":  # which a note says
+        if row["why"] and row["outcome"] not in ("no torch", "no jax"):  # which a note says
             reasons.setdefault(row["why"], []).append(row["file"])
     for why, files in reasons.items():
         more = f" and {len(files) - _MOST_FILES:,} more" if len(files) > _MOST_FILES else ""
@@ -259,6 +259,8 @@ def _sequence_lines(found: SequencePlan) -> Iterator[str]:
     if (more := len(assumed) - _MOST_REASONS) > 0:
         lines += [f"assumed: {more:,} more, which the program lists"]
     lines += [f"left out: {one.line}" for one in found.left_out[:_MOST_REASONS]]
+    if found.sources:
+        lines += [f"to be filled in: {', '.join(found.sources)}: sources of Triton kernels; --kernel-source FILE does"]
     return (cut_end(line, _LONGEST) for line in lines)
 
 

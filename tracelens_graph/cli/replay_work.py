@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -146,29 +146,33 @@ def _write(asked: Asked, folder: Path, plans: Plans, device: Architecture | None
     """Write programs of the first signatures that have a plan; names of their files by place.
 
     Raises:
-        AnalysisError: none has, or a file with the source of kernels cannot be read, or has none of them.
+        AnalysisError: none has.
     """
     from tracelens_graph.replay.folder import batch_program, single_programs
-    from tracelens_graph.replay.triton import kernel_sources
 
     estimates = _estimates(plans.signatures.window, device)
     if asked.batch:
         programs = batch_program(plans, estimates, asked.rows)
     else:
         programs = single_programs(plans, estimates, asked.rows, asked.full)
-    kernels = [one.plans[0] for one in programs.values() if one.kind == "triton"]
     distinct = list({one.file: one for one in programs.values()}.values())
-    _save(folder, distinct, estimates.window, kernel_sources(kernels, asked.kernel_sources))
+    _save(folder, distinct, estimates.window, asked.kernel_sources)
     return {place: program.file for place, program in programs.items()}
 
 
-def _save(folder: Path, programs: Sequence[Program], w: Window, others: Mapping[str, str] | None = None) -> list[Path]:
-    """Write programs of a window, and say which of an earlier run go; their files."""
+def _save(folder: Path, programs: Sequence[Program], w: Window, sources: Sequence[Path] = ()) -> list[Path]:
+    """Write programs of a window and sources of kernels, and say which of an earlier run go; the programs' files.
+
+    Raises:
+        AnalysisError: a file with sources cannot be read, or has no kernel of these programs.
+    """
     from tracelens_graph.cli.replay_screens import print_removed
     from tracelens_graph.replay.folder import write_folder
+    from tracelens_graph.replay.triton import kernel_sources
     from tracelens_graph.utils.texts import file_name
 
-    written = write_folder(folder, programs, file_name(w.core.info.source), others)
+    plans = [plan for one in programs for plan in one.plans] if sources else []
+    written = write_folder(folder, programs, file_name(w.core.info.source), kernel_sources(plans, sources))
     print_removed(written.removed)
     return written.files
 
@@ -226,24 +230,27 @@ def _write_one(asked: Asked, folder: Path, w: Window) -> None:
         print_collectives(plan, *_save(folder, [Program.of(plan, COLLECTIVES)], w))
     else:
         found = sequence(w, asked.under)
-        print_sequence(found, *_save(folder, [Program.of(found, found.file_name)], w))
+        print_sequence(found, *_save(folder, [Program.of(found, found.file_name)], w, asked.kernel_sources))
 
 
 # --- without a trace ------------------------------------------------------------------------------------------------
 
 
-_AS_TRACED = ("equal", "equal but assumed", "equal arguments", "ran", "not filled", "needs ranks", "not run")
+_COMPARED = ("equal", "equal but assumed", "equal arguments", "new sizes", "reference", "equal shapes", "ran")
+"""Outcomes of programs that ran as they should."""
+_AS_TRACED = (*_COMPARED, "not filled", "needs ranks", "not run", "no library")
 """Outcomes that are no fault of a program."""
-_COMPARED = ("equal", "equal but assumed", "equal arguments", "ran")
-"""Of these, those of programs that ran."""
 
 _HEAD = 1 << 16
 """Bytes of a file in which results show as such."""
 
 
-def verify_folder(folders: Sequence[str], python: str | None, extensions: Sequence[str], outputs: Outputs) -> None:
+def verify_folder(
+    folders: Sequence[str], python: str | None, reference: bool, extensions: Sequence[str], outputs: Outputs
+) -> None:
     """Run the programs of a folder, and print how each compares with the trace.
 
+    Operations that come along are run by their libraries, or by plain torch if `reference` says so.
     Programs may call, besides those of PyTorch, operations of the extensions' replayers, and import their modules.
 
     Raises:
@@ -260,7 +267,7 @@ def verify_folder(folders: Sequence[str], python: str | None, extensions: Sequen
     extension = extension_of(list(extensions))
     replayers = list(extension.replayers.values()) if extension else []
     with progress_on_terminal("running programs") as progress:
-        table = verify(folders[0], python=python, replayers=replayers, progress=progress)
+        table = verify(folders[0], python=python, replayers=replayers, reference=reference, progress=progress)
     _print(table, outputs)
     if outputs.to_screen or outputs.format == "md":
         print_failures(table)

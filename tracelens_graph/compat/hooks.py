@@ -54,10 +54,6 @@ _FIXED = frozenset(
 def from_hooks(module: ModuleType, name: str) -> Extension:
     """The extension that the hooks in a module make.
 
-    Args:
-        module: what the file defines.
-        name: what messages call it.
-
     Raises:
         ExtensionError: a hook is not what its name says.
     """

@@ -114,7 +114,6 @@ def metric_columns(found: CostedCalls, without_moves: bool = False) -> dict[str,
     """What models say of calls, and what was reached, under TraceLens's names.
 
     Args:
-        found: the calls.
         without_moves: add time and rate without kernels that only copy or transpose.
     """
     calls, every = found.calls, np.arange(len(found.calls))
@@ -259,7 +258,6 @@ def tile_columns(found: CostedCalls, units: int) -> dict[str, Cells]:
     share of them that lies in the result, wq_eff the share of all waves that is filled, dim_eff the product of both.
 
     Args:
-        found: the calls.
         units: multiprocessors or compute units of the device.
     """
     calls, core = found.calls, found.calls.core

@@ -68,7 +68,6 @@ def sheets(w: Window, asked: Asked) -> dict[str, Table]:
     """The sheets of TraceLens's report of a trace, in its order.
 
     Args:
-        w: the graph, or a window of it.
         asked: what it contains; of that, sheets of JAX know the tables of an extension only.
     """
     return jax_sheets(w) if w.framework.compiles_programs else pytorch_sheets(w, asked)[0]

@@ -85,7 +85,6 @@ def by_arguments(
     """Calls of one op with the same arguments, on threads of the same name, as one row; the greatest time first.
 
     Args:
-        calls: the frame.
         statistics: which statistics of the times of calls; the sum is always among them.
         keys: further columns that separate rows, as far as the frame has them.
         shares: add each row's share of the time, and the running share.
@@ -115,7 +114,6 @@ def modelled_by_sizes(calls: pd.DataFrame, statistics: Sequence[str], by_kernel_
     """Modelled calls of one op with the same sizes as one row; the greatest time first.
 
     Args:
-        calls: the frame.
         statistics: which statistics of rates and times, by pandas's names; the sum of times is always there.
         by_kernel_count: separate calls with different numbers of GPU events; needs the kernel details.
     """
@@ -142,7 +140,6 @@ def modelled_by_arguments(
     """Modelled calls of one op with the same arguments, on threads of the same name, as one row; most time first.
 
     Args:
-        calls: the frame.
         statistics: which statistics of rates and times, by pandas's names; means, deviations and the sum of times
             are always there.
         shares: add each row's share of the time, and the running share.

@@ -107,7 +107,6 @@ class TraceDiff:
 
         Args:
             tree_num: 1 or 2, the tree that the UID is of.
-            uid: which node.
         """
         return self._partners[tree_num - 1].get(uid, -1)
 
@@ -138,7 +137,6 @@ def write_trace_diff(
     """Write the files of a comparison under TraceLens's names: tables, maps from ops to kernels, the merged tree.
 
     Args:
-        difference: the comparison.
         folder: where to; it is made if it is not there.
         prune_non_gpu: leave ops that lead to no GPU work out of the merged tree.
 

@@ -103,9 +103,7 @@ class TreePerfAnalyzer(PerformanceMethods):
         """An analyzer of a trace file, or of whatever else `tracelens_graph.load` takes.
 
         Args:
-            profile_filepath: the trace.
             capture_trace_filepath: captures of the graphs that it replays: a folder, a file, or several.
-            options: arguments of the constructor.
 
         Raises:
             TraceError: the file cannot be read as a trace.
@@ -239,7 +237,6 @@ class TreePerfAnalyzer(PerformanceMethods):
         """Time per op, arguments and thread name, the greatest first.
 
         Args:
-            df_kernel_launchers: the calls.
             event_name: only calls of this name.
             agg_metrics: statistics of the times of calls, named as pandas names them; the sum is always there.
             include_pct: add each row's share of the time, and the running share.

@@ -69,7 +69,6 @@ class PerformanceMethods:
         not known.
 
         Args:
-            event: the call.
             bwd: of its backward pass instead; time is that of the backward ops that belong to it.
             non_data_mov: add time and rate without kernels that only copy or transpose, by their names.
             perf_model_class: the model, instead of that of the op's name.
@@ -114,7 +113,6 @@ class PerformanceMethods:
         """One row per call: which it is, and what `compute_perf_metrics` says of it.
 
         Args:
-            events: the calls.
             bwd: of their backward passes instead.
             non_data_mov: add time and rate without kernels that only copy or transpose.
             include_kernel_details: add kernel_details: name, dur and stream of each GPU event.

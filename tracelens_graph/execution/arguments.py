@@ -200,7 +200,6 @@ def group_address(execution: ExecutionTrace, row: int) -> int | None:
     """The number that tells the process group of a collective where it has no name: equal on one rank for one group.
 
     Args:
-        execution: the execution trace.
         row: an operator that records a collective.
     """
     inputs = execution.inputs[row].decoded()

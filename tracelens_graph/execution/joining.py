@@ -99,8 +99,6 @@ def join(core: Core, execution: ExecutionTrace, record_ids: np.ndarray) -> Link:
     Pairs have equal names. Nodes that a method pairs although their names differ are left unjoined.
 
     Args:
-        core: the graph.
-        execution: the execution trace.
         record_ids: per row of the graph the id of its record function, 0 for none.
 
     Raises:
@@ -209,8 +207,7 @@ def _why(side: Side, other: Side, joined: np.ndarray, named_otherwise: np.ndarra
         (~np.isin(side.thread[at], side.thread[joined]), f"on a thread that the {other.what} lacks"),
     ]
     conditions, words = [applies for applies, _ in reasons], [reason for _, reason in reasons]
-    found: list[str] = np.select(conditions, words, f"not in the {other.what}").tolist()
-    return found
+    return np.select(conditions, words, f"not in the {other.what}").tolist()
 
 
 _NOTHING: ArgumentSet = ("", "", "", "")

@@ -27,12 +27,7 @@ _LIST: msgspec.json.Decoder[list[Any]] = msgspec.json.Decoder(list[Any])
 
 
 def decoded(texts: Sequence[bytes | memoryview | Raw], decoder: msgspec.json.Decoder[list[Any]] = _LIST) -> list[Any]:
-    """What JSON texts hold; None for a text that is not JSON, or nothing that the decoder takes.
-
-    Args:
-        texts: the texts.
-        decoder: of a list of such values.
-    """
+    """What JSON texts hold; None for a text that is not JSON, or nothing that the decoder takes."""
     try:
         found = decoder.decode(b"[%b]" % b",".join(texts))
     except _FAULTS:
@@ -151,7 +146,6 @@ class Sides(Sequence[Arguments]):
         """Take columns.
 
         Args:
-            forms: the forms, by code.
             form: code of the form of each node.
             text: bytes that hold the values of all nodes.
             begin, end: where those of each node are.

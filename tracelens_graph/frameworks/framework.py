@@ -122,6 +122,7 @@ EXECUTION_TRACE = replace(
 NSYS = replace(
     PYTORCH,
     profiler="Nsight Systems",
+    kind_meaning=KIND_MEANING | {Kind.PythonFunction: "a function in which samples of the CPU found a thread"},
     step_mark="a range of NVTX named ProfilerStep#n",
     entries="entries, of all tables that are read",
     bytes="bytes",

@@ -54,15 +54,13 @@ class Autograd:
     def backward_of(self, row: int) -> list[int]:
         """Rows of the backward ops of a forward op."""
         low, high = np.searchsorted(self.forward, (row, row + 1))
-        found: list[int] = self.backward[low:high].tolist()
-        return found
+        return self.backward[low:high].tolist()
 
     def forward_of(self, row: int) -> list[int]:
         """Rows of the forward ops of a backward op: the op itself and, with checkpointing, its recomputation."""
         backward, forward = self._by_backward
         low, high = np.searchsorted(backward, (row, row + 1))
-        found: list[int] = forward[low:high].tolist()
-        return found
+        return forward[low:high].tolist()
 
     def run_by(self, rows: Rows) -> Rows:
         """The backward op for each row of the engine's ops; other rows as they are."""

@@ -79,7 +79,6 @@ def subtree_classes(core: Core, shapes: bool = True, kernel_names: bool = False)
     Two subtrees are of one class if they are equal as ordered trees, once branches without GPU work are cut off.
 
     Args:
-        core: the graph.
         shapes: argument sets of ops must be equal too.
         kernel_names: names of GPU events must be equal too, not only their kinds.
     """

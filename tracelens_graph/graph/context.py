@@ -121,7 +121,6 @@ def build_context(core: Core, run: str = "") -> Context:
     """Context and knowledge nodes of a graph.
 
     Args:
-        core: the graph.
         run: name of the run it belongs to; by default the trace is a run of its own.
 
     Raises:

@@ -43,8 +43,7 @@ class Memo:
         slot = (function, key)
         if slot not in self._kept:
             self._kept[slot] = function(self, *key)
-        result: _Result = self._kept[slot]
-        return result
+        return self._kept[slot]
 
     def remember(self, result: _Result, function: Callable[[Self, *_Key], _Result], *key: *_Key) -> None:
         """Have `once(function, *key)` give this result without calling the function."""

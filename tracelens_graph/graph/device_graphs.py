@@ -127,12 +127,7 @@ def _collectives(arguments: Mapping[int, dict[str, Any]], device: int, first: in
 
 
 class DeviceDetails(Details):
-    """The events of a profile, of which one device's part is a trace of its own.
-
-    Args:
-        whole: the events.
-        device: the device.
-    """
+    """The events of a profile, of which one device's part is a trace of its own."""
 
     def __init__(self, whole: Details, device: int) -> None:
         super().__init__(whole.first, whole.count)

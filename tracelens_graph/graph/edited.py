@@ -27,7 +27,6 @@ def renamed(core: Core, names: Mapping[int, str]) -> Graph:
     """The graph with other names for some nodes.
 
     Args:
-        core: the graph.
         names: uid -> name.
 
     Raises:
@@ -43,7 +42,6 @@ def with_arguments(core: Core, arguments: Mapping[int, Mapping[str, Sequence[Any
     """The graph with other recorded arguments for some ops, such as shapes that the profiler does not know.
 
     Args:
-        core: the graph.
         arguments: uid -> the parts that change, by their names in traces: `Input Dims`, `Input type`,
             `Input Strides`, `Concrete Inputs`, each a list with an entry per argument.
 
@@ -85,8 +83,7 @@ def _rows(core: Core, uids: Mapping[int, Any]) -> list[int]:
     rows = core.rows_of(uids)
     for uid in np.fromiter(uids, np.int64, len(uids))[rows < 0].tolist():
         core.row(uid)  # says what is wrong with it
-    found: list[int] = rows.tolist()
-    return found
+    return rows.tolist()
 
 
 def wrapped(core: Core, tops: Rows, names: Sequence[str], argsets: Codes) -> Graph:
@@ -96,7 +93,6 @@ def wrapped(core: Core, tops: Rows, names: Sequence[str], argsets: Codes) -> Gra
     events that are charged to an op further up, or to none; those of ops below it stay theirs.
 
     Args:
-        core: the graph.
         tops: rows, ascending, none below another: of host calls, or of GPU events with a launch.
         names: the name of the op above each.
         argsets: the code of its arguments.
@@ -136,7 +132,6 @@ def with_events(core: Core, ops: Rows, start: Ns, dur: Ns) -> tuple[Graph, Rows]
     """The graph with one kernel below each of some ops in place of all its GPU events, a stream for each thread.
 
     Args:
-        core: the graph.
         ops: rows, ascending.
         start, dur: times of the kernel of each, ns; its name is that of the op.
 

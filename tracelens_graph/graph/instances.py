@@ -85,12 +85,6 @@ def with_instances(core: Core, instances: Iterable[Instance], rule: OwnerRule, f
 
     Calls without GPU events below them are left out. A GPU event is charged to the nearest op among the calls above it,
     by this rule; one without stays charged as it was.
-
-    Args:
-        core: the graph.
-        instances: at most one per launch.
-        rule: how owners are found.
-        flag: marks the calls.
     """
     wanted = sorted(instances, key=lambda one: one.launch)
     if not wanted:

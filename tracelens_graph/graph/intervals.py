@@ -50,8 +50,7 @@ def length_before(intervals: Intervals, at: Ns) -> Ns:
     begun = np.searchsorted(start, at, "right")
     # The entry appended is looked up, and its result dropped, where nothing has begun or nothing is there.
     unfinished = np.where(begun > 0, np.maximum(np.append(end, 0)[begun - 1] - at, 0), 0)
-    found: np.ndarray = running[begun] - unfinished
-    return found
+    return running[begun] - unfinished
 
 
 def sum_before(start: Ns, end: Ns, at: Ns) -> Ns:

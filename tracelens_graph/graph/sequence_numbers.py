@@ -22,7 +22,6 @@ def groups_of_repeats(core: Core, kernels: Iterable[tuple[Hashable, int, Hashabl
     calls are. So a number repeats where any other kernel was launched between, or where it is that of all ops.
 
     Args:
-        core: the graph.
         kernels: per kernel its group, its number, what else would show its collective, and its row.
     """
     rows: dict[Hashable, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))

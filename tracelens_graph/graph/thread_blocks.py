@@ -39,7 +39,6 @@ def thread_blocks(core: Core, rows: Rows, events: Mapping[int, dict[str, Any]] |
     """Number of blocks of each kernel; 0 where it is not recorded, or the file is gone.
 
     Args:
-        core: the graph.
         rows: rows of kernels.
         events: their entries in the file by uid, where these were read before.
     """

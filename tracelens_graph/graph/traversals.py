@@ -217,8 +217,7 @@ def first_ending_after(end: Ns, enclosing: Rows, found: Rows, at: Ns) -> Rows:
 def in_no_other(last: Rows, rows: Rows) -> Mask:
     """Which of ascending rows lie below no other of them."""
     # Subtrees nest or lie apart, so the furthest end of all rows before decides.
-    found: Mask = rows > np.maximum.accumulate(np.concatenate(([-1], last[rows])))[:-1]
-    return found
+    return rows > np.maximum.accumulate(np.concatenate(([-1], last[rows])))[:-1]
 
 
 def outermost_above(last: Rows, outer: Rows, rows: Rows) -> Rows:

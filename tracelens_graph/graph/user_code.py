@@ -131,8 +131,7 @@ def code_of(name: str) -> Code:
 def pausing(core: Core) -> Mask:
     """For each row of the graph whether it is a function of Python in which a thread waits for another one."""
     pauses = np.fromiter((bool(_PAUSES.search(name)) for name in (*core.names, "")), bool, len(core.names) + 1)
-    found: Mask = pauses[core.columns.name]
-    return found
+    return pauses[core.columns.name]
 
 
 def codes_of(core: Core) -> Codes:
@@ -179,7 +178,6 @@ def user_lines(g: Core | Window, rows: Rows, without: str | None = None) -> Rows
     backward pass. With all frames shown, it is the nearest frame with a line.
 
     Args:
-        g: the graph, or a window of it.
         rows: rows of the graph.
         without: of lines whose name holds this text, take the next one above.
     """

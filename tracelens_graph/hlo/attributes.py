@@ -54,8 +54,6 @@ def facts(program: Program, one: Instruction, unlisted: int = 0) -> Facts:
     """What is known of an instruction beside its operands.
 
     Args:
-        program: its program.
-        one: the instruction.
         unlisted: number of arrays among its operands that are not listed.
 
     Raises:

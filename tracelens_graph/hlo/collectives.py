@@ -54,8 +54,6 @@ def collective_of(program: Program, one: Instruction, ranks: int) -> Collective 
     """The collective that an instruction is, starts, or has in its body; None for any other instruction.
 
     Args:
-        program: its program.
-        one: the instruction.
         ranks: how many take part where no groups are given; 0 for nobody knows.
     """
     found = next((inner for inner in _candidates(program, one) if inner.opcode in KINDS), None)

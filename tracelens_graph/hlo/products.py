@@ -151,11 +151,6 @@ def whole_product(program: Program, one: Instruction, inner: Instruction) -> Pro
 
     XLA divides a long sum (split-K): a dimension of both operands becomes a batch and a shorter sum that stand side by
     side, and a reduction follows.
-
-    Args:
-        program: the program.
-        one: the instruction that is run.
-        inner: the product in it, or itself.
     """
     found, dims = product_of(program, inner), inner.dot
     if found is None or dims is None or found.batch < 2:

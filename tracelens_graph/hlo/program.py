@@ -223,8 +223,7 @@ class Program:
         key = "inside", body.id
         if key not in self.known:
             self.known[key] = self._inside(body)
-        found: list[Instruction] = self.known[key]
-        return found
+        return self.known[key]
 
     def _inside(self, body: Computation) -> list[Instruction]:
         found: list[Instruction] = []
@@ -249,8 +248,7 @@ class Program:
         key = "opcodes", body.id
         if key not in self.known:
             self.known[key] = tuple(dict.fromkeys(inner.opcode for inner in self.inside(one)))
-        found: tuple[str, ...] = self.known[key]
-        return found
+        return self.known[key]
 
     def origin(self, one: Instruction) -> str:
         """The `op_name` of an instruction; of a fusion without one, that of its result, else the first in its body."""

@@ -132,8 +132,6 @@ def work(program: Program, one: Instruction, rules: Rules = OURS) -> Work:
     """What an instruction should cost.
 
     Args:
-        program: its program.
-        one: the instruction.
         rules: in what the rules depart from XLA's.
     """
     if one.opcode in FREE:
@@ -158,8 +156,7 @@ def _first_indexed(program: Program, body: Computation | None) -> Instruction | 
     key = "first indexed", body.id
     if key not in program.known:
         program.known[key] = next((one for one in body.instructions if one.opcode in ("gather", "scatter")), None)
-    found: Instruction | None = program.known[key]
-    return found
+    return program.known[key]
 
 
 def by_xla(program: Program, one: Instruction) -> tuple[Work, list[Departure]]:
@@ -185,7 +182,6 @@ def entry_work(program: Program, rules: Rules = OURS) -> Work:
     """The work of the instructions of a program's entry computation: by XLA's rules what its analysis says.
 
     Args:
-        program: the program.
         rules: as of `work`.
     """
     return _sum(program, program.computations.get(program.entry), rules)
@@ -199,8 +195,7 @@ def _sum(program: Program, body: Computation | None, rules: Rules) -> Work:
         for computation in _callees_first(program, body, ("work", rules), Work()):
             found = _total(work(program, one, rules) for one in computation.instructions)
             program.known["work", rules, computation.id] = found
-    done: Work = program.known["work", rules, body.id]
-    return done
+    return program.known["work", rules, body.id]
 
 
 def _callees_first(
@@ -315,8 +310,7 @@ def _read_bytes(program: Program, body: Computation, rules: Rules) -> dict[int, 
     if ("read", rules, body.id) not in program.known:
         for computation in _callees_first(program, body, ("read", rules), {}):
             program.known["read", rules, computation.id] = _read_inside(program, computation, rules)
-    found: dict[int, int] = program.known["read", rules, body.id]
-    return found
+    return program.known["read", rules, body.id]
 
 
 def _read_inside(program: Program, body: Computation, rules: Rules) -> dict[int, int]:

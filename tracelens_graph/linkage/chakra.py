@@ -63,7 +63,6 @@ def write_chakra(core: Core, link: Link, file: BinaryIO) -> int:
     """Write a linked pair.
 
     Args:
-        core: the graph of the profiler's trace.
         link: what links it with the execution trace.
         file: where to.
 

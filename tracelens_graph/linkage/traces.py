@@ -239,7 +239,6 @@ def row_of_identifier(core: Core, identifier: Any) -> int:
     """The row of the GPU event that an identifier tells.
 
     Args:
-        core: the graph.
         identifier: what `get_gpu_op_identifier` gives, or that with a uid as fifth item.
 
     Raises:
@@ -270,8 +269,7 @@ def shared_identifiers(core: Core) -> Mask:
     c, rows = core.columns, core.gpu_rows
     keys = np.stack([np.asarray(of[rows], np.int64) for of in (c.start_ns, c.dur_ns, c.stream, c.external_id)], axis=1)
     _, group, count = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
-    shared: np.ndarray = count[group.reshape(-1)] > 1
-    return shared
+    return count[group.reshape(-1)] > 1
 
 
 def _nearest(core: Core, rows: Rows, near: np.ndarray, start: int) -> str:

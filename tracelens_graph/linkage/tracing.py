@@ -147,11 +147,6 @@ def row_of_event(core: Core, link: Link, cpu_op_id: int) -> int:
 def timing(core: Core, row: int, rows: Rows) -> dict[str, Any]:
     """What an operator took, as sums of durations in us, and in ns, which are exact.
 
-    Args:
-        core: the graph.
-        row: the operator.
-        rows: what belongs to it.
-
     Returns:
         * `cpu_op_us`: the operator's own duration, what it calls included
         * `runtime_us`: its calls of the runtime, without those that other such calls make
@@ -281,7 +276,6 @@ def origins(core: Core, link: Link, gpu: Rows) -> Origins:
     """The op or range that each of some GPU events comes from, and how it was found.
 
     Args:
-        core: the graph.
         link: what links it with the execution trace.
         gpu: rows of GPU events.
     """

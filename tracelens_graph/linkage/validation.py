@@ -99,8 +99,7 @@ class Validation:
         node = int(self.link.node_of_row[row])
         at = np.searchsorted(self.core.gpu_rows, gpu)
         place = self._place_of_origin[at]
-        found: np.ndarray = (place >= first[node]) & (place <= last[node]) & ~self._shared[at]
-        return found
+        return (place >= first[node]) & (place <= last[node]) & ~self._shared[at]
 
     @cached_property
     def verdict(self) -> Codes:

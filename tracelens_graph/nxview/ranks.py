@@ -153,14 +153,12 @@ class TraceGraphSet(TraceSet, OfSet):
         Raises:
             AnalysisError: the graphs are lean, and lack columns that this needs.
         """
-        with_face: RanksGraph = RanksGraph(self.with_graphs(_with_face))
-        return with_face
+        return RanksGraph(self.with_graphs(_with_face))
 
     def cypher(self, statement: str, /, *, run: str = "", timeout_s: float = 60.0, **parameters: Any) -> Table:
         """As `TraceGraph.cypher`, of all traces at once; the property `trace`, and Trace nodes, separate them.
 
         Args:
-            statement: one statement.
             run: name of the run that they are the ranks of, so that they share collectives; else each is its own.
             timeout_s: when it is given up.
             parameters: what the statement calls `$name`.
@@ -171,15 +169,13 @@ class TraceGraphSet(TraceSet, OfSet):
             ChangedTraceError: a trace file is no longer the one that was loaded.
         """
         asking = import_module("tracelens_graph.embedded.asking")  # which stands above this room
-        found: Table = asking.cypher(self, statement, run=run, timeout_s=timeout_s, **parameters)
-        return found
+        return asking.cypher(self, statement, run=run, timeout_s=timeout_s, **parameters)
 
 
 def _with_face(core: Core) -> TraceGraph:
     if isinstance(core, TraceGraph):
         return core
-    graph: TraceGraph = TraceGraph(core)
-    return graph
+    return TraceGraph(core)
 
 
 # --- what joins the ranks -------------------------------------------------------------------------------------------
@@ -202,10 +198,6 @@ Neighbours = dict[int, dict[int, FrozenDict]]
 
 class Merged:
     """Nodes that ranks share, and the edges that join ranks.
-
-    Args:
-        figures: what the collectives cost.
-        paths: the critical paths.
 
     Attributes:
         edges: how many edges there are.

@@ -85,7 +85,6 @@ class TraceDiff(Diff, views.ReadOnly, nx.MultiDiGraph):
         Args:
             min_percent: what has less than this share of the time and of the change is folded into one line; 0 draws
                 everything.
-            width: characters of a line.
         """
         return "\n".join(tree_lines(merged_tree(self.alignment), width, min_percent=min_percent))
 

@@ -24,6 +24,7 @@ from tracelens_graph.nxview.lazy import refuse
 from tracelens_graph.nxview.questions import OfTrace
 from tracelens_graph.schema import DERIVED, STORED, Kind
 from tracelens_graph.stores.frames import PLACES, Frame, Texts, edge_columns, node_columns, place_columns
+from tracelens_graph.utils.texts import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,7 +117,6 @@ class TraceGraph(Graph, Drawing, OfTrace, views.ReadOnly, nx.MultiDiGraph):
         named, and kept with the graph; nothing is written.
 
         Args:
-            statement: one statement.
             timeout_s: when it is given up.
             parameters: what the statement calls `$name`.
 
@@ -126,8 +126,7 @@ class TraceGraph(Graph, Drawing, OfTrace, views.ReadOnly, nx.MultiDiGraph):
             ChangedTraceError: the trace file is no longer the one that was loaded.
         """
         asking = import_module("tracelens_graph.embedded.asking")  # which stands above this room
-        found: Table = asking.cypher(self, statement, timeout_s=timeout_s, **parameters)
-        return found
+        return asking.cypher(self, statement, timeout_s=timeout_s, **parameters)
 
     def subtree(self, uid: int) -> set[int]:
         """Uids of all descendants of a node in the call forest, without the node itself.
@@ -240,8 +239,7 @@ def _restored(state: dict[str, Any], details: bytes, trace_id: str) -> TraceGrap
     core = Graph(**state, details=pickle.loads(details))
     if trace_id:
         core.__dict__["trace_id"] = trace_id
-    graph: TraceGraph = TraceGraph(core)
-    return graph
+    return TraceGraph(core)
 
 
 def _frame(columns: Frame) -> pd.DataFrame:
@@ -262,12 +260,12 @@ def _one_line(core: Core) -> str:
     c = core.columns
     if not core.framework.has_times:
         name = os.path.basename(core.info.source) or "execution trace"
-        return f"{name}: {_count(len(c), 'node')} without times, {_count(len(core.threads), 'thread')}"
+        return f"{name}: {counted(len(c), 'node')} without times, {counted(len(core.threads), 'thread')}"
     devices = np.unique(c.device[core.gpu_rows])
     span = int(c.end_ns.max(initial=0)) / 1e6
     return (
-        f"{os.path.basename(core.info.source) or 'trace'}: {_count(len(c), 'node')}, "
-        f"{_count(len(core.gpu_rows), 'GPU event')}, {span:,.1f} ms, {_count(len(devices), 'device')}"
+        f"{os.path.basename(core.info.source) or 'trace'}: {counted(len(c), 'node')}, "
+        f"{counted(len(core.gpu_rows), 'GPU event')}, {span:,.1f} ms, {counted(len(devices), 'device')}"
     )
 
 
@@ -285,7 +283,3 @@ def _html_table(core: Core) -> str:
     )
     head = f"<tr><th></th><th>nodes</th>{'<th>sum of durations, ms</th>' if timed else ''}</tr>"
     return f"<table><caption>{html.escape(_one_line(core))}</caption>{head}{rows}</table>"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -93,8 +93,6 @@ class ReadOnly:
 
         Args:
             attributes: those of the graph itself.
-            nodes: node -> attributes.
-            edges: the edges.
             joined: what is seen of an edge of a type; by default its type and nothing else.
         """
         joined = joined or (typed if isinstance(self, nx.MultiDiGraph) else named)
@@ -306,7 +304,6 @@ def adjacency(index: Index, edges: Edges, side: str, joined: Callable[[str], Fro
     """node -> neighbour -> what joins them.
 
     Args:
-        index: the nodes.
         edges: the edges between their positions.
         side: "out" for successors, "into" for predecessors.
         joined: what networkx sees of an edge of a type: `typed` for a MultiDiGraph; `named` for a DiGraph, which

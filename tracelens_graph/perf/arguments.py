@@ -75,7 +75,7 @@ class Arguments:
         self, dims: str, types: str, strides: str = "", concrete: str = "", instruction: Facts | None = None
     ) -> None:
         self.instruction = instruction
-        self._parts = [_list(text) for text in (dims, types, strides, concrete)]
+        self._parts = [recorded_list(text) for text in (dims, types, strides, concrete)]
 
     def __len__(self) -> int:
         return max(map(len, self._parts))
@@ -192,7 +192,8 @@ def in_brackets(text: str) -> str:
     return f"[{text[1:-1].strip().removesuffix(',')}]" if text.startswith("(") and text.endswith(")") else text
 
 
-def _list(text: str) -> list[Any]:
+def recorded_list(text: str) -> list[Any]:
+    """The list that a JSON text holds; an empty one where it holds none."""
     try:
         found = json.loads(text) if text else []
     except (ValueError, RecursionError):

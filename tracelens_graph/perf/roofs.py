@@ -148,7 +148,6 @@ def roof_table(
     """Work and traffic of a call, and its roof on each of some devices.
 
     Args:
-        cost: the work.
         architectures: devices, one row each; without any the only row says what holds on all.
         measured_us: a measured time, to be compared with the roofs.
         title: what it is that costs.

@@ -8,24 +8,22 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from tracelens_graph.errors import AnalysisError, CannotReplay, FolderError, TraceLensGraphError
-from tracelens_graph.graph.node import Node
+from tracelens_graph.errors import AnalysisError, FolderError, TraceLensGraphError
 from tracelens_graph.output.files import GENERATOR, is_ours
 from tracelens_graph.output.folder import writing_folder
 from tracelens_graph.replay.instruction import InstructionPlan
 from tracelens_graph.replay.plan_json import plan_from_json
-from tracelens_graph.replay.planned import Estimates, Plans, complete, traced
+from tracelens_graph.replay.planned import Estimates, Plans, complete
 from tracelens_graph.replay.program_text import HasProgram, ProgramKind, identifier, program, written_by
 from tracelens_graph.replay.replay_plan import ReplayPlan
 from tracelens_graph.replay.short_program import short_program
-from tracelens_graph.replay.triton import is_triton, triton_plan
 from tracelens_graph.utils.texts import cut_end
 
 INDEX = "replay.json"
@@ -77,7 +75,7 @@ class Program:
 
     @cached_property
     def plans(self) -> tuple[ReplayPlan, ...]:
-        """Plans of the operations that it calls, in order; a Triton kernel is one, collectives are none.
+        """Plans of the operations that it calls, in order; collectives are none.
 
         Raises:
             NotAPlanError: what stands in the index is none; the message names the place.
@@ -86,7 +84,7 @@ class Program:
             return ()
         entries = self.plan.get("steps") if self.kind == "sequence" and isinstance(self.plan, dict) else self.plan
         listed = entries if isinstance(entries, list) else [entries]
-        if self.kind in ("sequence", "triton"):
+        if self.kind == "sequence":
             listed = [one.get("plan") if isinstance(one, dict) else None for one in listed]
         return tuple(map(plan_from_json, listed))
 
@@ -106,7 +104,7 @@ def program_name(plan: ReplayPlan | InstructionPlan, number: int) -> str:
 
 
 def single_programs(plans: Plans, estimates: Estimates, most: int = 0, full: bool = False) -> dict[int, Program]:
-    """A program for each signature that has a plan, and for a Triton kernel one that lacks its source; by place.
+    """A program for each signature that has a plan, by place; that of a Triton kernel lacks its source.
 
     Args:
         plans: plans of the signatures.
@@ -125,23 +123,9 @@ def single_programs(plans: Plans, estimates: Estimates, most: int = 0, full: boo
         number = len(found) + 1
         if plan is not None:
             found[place] = Program.of(plan, program_name(plan, number), full)
-        elif stub := _stub(plans, place, number, estimates):
-            found[place] = stub
     if not found:
         raise _nothing(plans)
     return found
-
-
-def _stub(plans: Plans, place: int, number: int, estimates: Estimates) -> Program | None:
-    core, row = plans.signatures.core, int(plans.signatures.rows[place])
-    if not is_triton(core, row):
-        return None
-    try:
-        made = triton_plan(Node(core, row))
-    except CannotReplay:
-        return None
-    plan = made.plan.with_traced(traced(plans.signatures, place, estimates.gpu), made.plan.work)
-    return Program.of(replace(made, plan=plan), program_name(plan, number))
 
 
 def batch_program(plans: Plans, estimates: Estimates, most: int = 0) -> dict[int, Program]:

@@ -107,7 +107,7 @@ def coverage(charged: Charged, plans: Plans) -> Table:
     rows: dict[tuple[str, str, str], _Row] = {}
     for place, name in enumerate(found.names):
         one = plans[place]
-        why = one.why if one.plan is None else ""
+        why = one.why if one.state == "no" else ""
         row = rows.setdefault((name, one.state, why), _Row(one.remedy, int(c.uid[found.rows[place]])))
         row.signatures += 1
         row.calls += int(found.calls[place])

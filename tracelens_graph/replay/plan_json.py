@@ -27,6 +27,7 @@ from tracelens_graph.replay.replay_plan import (
     RULES,
     Argument,
     Count,
+    Launch,
     Named,
     Plain,
     Recorded,
@@ -74,6 +75,7 @@ class _Plan(Plain, frozen=True):
     modes: tuple[_Mode, ...] = ()
     restored: tuple[Word, ...] = ()
     gradient: tuple[Any, ...] = ()
+    launch: Launch | None = None
 
 
 def plan_json(plan: ReplayPlan) -> dict[str, Any]:
@@ -83,7 +85,7 @@ def plan_json(plan: ReplayPlan) -> dict[str, Any]:
         plan.op, plan.schema, positional, plan.overload, keyword,
         {one.name: one.assumed for one in plan.arguments if one.assumed},
         plan.recorded, plan.traced, plan.work, plan.notes, plan.imports, cast("tuple[_Mode, ...]", plan.modes),
-        plan.restored, tuple(map(value_json, plan.gradient)),
+        plan.restored, tuple(map(value_json, plan.gradient)), plan.launch,
     )  # fmt: skip
     return cast("dict[str, Any]", msgspec.to_builtins(form))
 
@@ -128,6 +130,7 @@ def plan_from_json(data: Any) -> ReplayPlan:
         tuple(one for is_keyword, one in arguments if is_keyword),
         recorded, form.traced, form.work, form.notes, form.imports, form.modes,
         tuple(_gradient(one, f"gradient[{at}]") for at, one in enumerate(form.gradient)),
+        form.launch,
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as with_field
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,6 +30,7 @@ from tracelens_graph.replay.planning import plan_call
 from tracelens_graph.replay.portable import portable
 from tracelens_graph.replay.replay_plan import Recorded, ReplayPlan, Traced, Work
 from tracelens_graph.replay.signatures import Signatures
+from tracelens_graph.replay.triton import TRITON, is_triton, triton_plan
 from tracelens_graph.schema import Kind
 from tracelens_graph.utils.texts import cut_end, file_name
 
@@ -44,7 +46,6 @@ _LONGEST_NAME = 200
 """Characters of the name of a window."""
 
 COLLECTIVE = "collective"
-TRITON = "Triton kernel"
 AUTOGRAD = "autograd function"
 CUSTOM = "custom op"
 COMPILED = "compiled region"
@@ -55,7 +56,6 @@ RANGE = "no op of PyTorch"
 _KINDS = (
     (r"^(?:c10d|_c10d_functional|symm_mem)::|^(?:nccl|gloo|mpi|ucc)[:_]|^record_param_comms$",
      COLLECTIVE, "--collectives -o DIR writes a program for torchrun"),
-    (r"^triton_", TRITON, "-o writes a program that its source is put into"),
     (r"^Torch-Compiled Region|^CompiledFunction|CompiledFxGraph", COMPILED,
      "record without torch.compile; its Triton kernels have programs of their own: --op /^triton_/"),
     (r"^pseudo_op::|^pseudo_mla_|^vllm::moe_forward", PART, "nothing: weights of experts are no arguments of it"),
@@ -68,11 +68,11 @@ _KINDS = (
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan, or why there is none.
+    """A plan, or why there is none, or what its program lacks.
 
     Attributes:
         plan: the plan.
-        reason: why there is none.
+        reason: why there is none, or none that runs as it is.
         remedy: what would help then; empty where nothing would.
     """
 
@@ -82,15 +82,15 @@ class Planned:
 
     @property
     def state(self) -> State:
-        """Whether there is a plan, and whether the trace has all its arguments."""
-        if self.plan is None:
+        """Whether there is a plan that runs as it is, and whether the trace has all its arguments."""
+        if self.plan is None or self.reason:
             return "no"
         return "assumed" if self.plan.assumed else "yes"
 
     @property
     def why(self) -> str:
-        """What is assumed, or why there is no plan."""
-        return self.reason if self.plan is None else "; ".join(self.plan.assumed)
+        """What is assumed, or why there is no plan that runs as it is."""
+        return self.reason if self.plan is None or self.reason else "; ".join(self.plan.assumed)
 
 
 def planned(core: Core, row: int, replayers: Mapping[str, Replayer] = MappingProxyType({})) -> Planned:
@@ -112,6 +112,8 @@ def planned(core: Core, row: int, replayers: Mapping[str, Replayer] = MappingPro
             return Planned(plan_custom(traced_call(core, row), replayers[name]))
         if name.startswith(NAMESPACES):
             return Planned(plan_call(core, row))
+        if is_triton(core, row):
+            return Planned(triton_plan(core, row), TRITON, "-o writes a program that its source is put into")
     except CannotReplay as error:
         return Planned(None, error.reason, error.remedy)
     return next(
@@ -254,4 +256,5 @@ def complete(plans: Plans, place: int, estimates: Estimates) -> Planned:
         return found
     row = int(plans.signatures.rows[place])
     made = found.plan.with_traced(traced(plans.signatures, place, estimates.gpu), estimates.of(row))
-    return Planned(portable(made, plans.signatures.core) if isinstance(made, ReplayPlan) else made)
+    made = portable(made, plans.signatures.core) if isinstance(made, ReplayPlan) else made
+    return with_field(found, plan=made)

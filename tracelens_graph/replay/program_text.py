@@ -22,15 +22,14 @@ from tracelens_graph.replay.replay_plan import Named, ReplayPlan, TensorValue, T
 from tracelens_graph.tables.names import short_name
 from tracelens_graph.utils.texts import cut_end
 
-ProgramKind = Literal["op", "full", "sequence", "collectives", "triton", "instruction"]
+ProgramKind = Literal["op", "full", "sequence", "collectives", "instruction"]
 """What a program runs: one operation in short (`short_program`), operations in full one after another, several in their
-order with shared tensors, collectives, a Triton kernel whose source is to be filled in, or instructions of XLA."""
+order with shared tensors, collectives, or instructions of XLA."""
 
-_CORE = ("values", "measure")
+_CORE = ("values", "kernel", "measure")
 _MODULES: dict[str, tuple[str, ...]] = {
     "full": (*_CORE, "operations"),
     "sequence": (*_CORE, "sequence"),
-    "triton": (*_CORE, "triton"),
     "collectives": ("collectives",),
     "instruction": ("instruction",),
 }

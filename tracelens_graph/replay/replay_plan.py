@@ -245,6 +245,24 @@ class Work(Plain, frozen=True):
     roof_us: float | None = None
 
 
+class Launch(Plain, frozen=True):
+    """A launch of a kernel that PyTorch's compiler wrote in Triton, whose source no trace has.
+
+    Attributes:
+        kernel: its name.
+        source: name of the file, beside the program, that its source is read from.
+        grid: programs in x, y and z.
+        options: `num_warps` and `num_stages`, as far as they are recorded.
+        file: name of the file that it was compiled from; empty where not recorded.
+    """
+
+    kernel: str
+    source: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_]+\.py\Z", max_length=80)]
+    grid: tuple[Count, Count, Count]
+    options: Mapping[Word, Count] = {}
+    file: str = ""
+
+
 class ReplayPlan(Struct, frozen=True):
     """One operation with arguments, ready to be called.
 
@@ -261,6 +279,7 @@ class ReplayPlan(Struct, frozen=True):
         gradient: if there are any, the gradient of the operation is called, given these gradients of its results.
         modes: what PyTorch is to be in during the call: `no_grad`, `below_autograd`, `autocast bfloat16`, and settings
             of `torch.backends` such as `cudnn.benchmark=True`.
+        launch: the kernel that is launched, where it is no operation of a library.
     """
 
     kind: ClassVar[str] = "op"
@@ -277,6 +296,7 @@ class ReplayPlan(Struct, frozen=True):
     imports: tuple[str, ...] = ()
     modes: tuple[str, ...] = ()
     gradient: tuple[TensorValue | None, ...] = ()
+    launch: Launch | None = None
 
     @property
     def name(self) -> str:

@@ -24,7 +24,8 @@ def run(plan: ReplayPlan, device: str | None = None) -> Any:
         What the operation returns.
 
     Raises:
-        CannotReplay: the installed PyTorch has no such operator, or not with these parameters.
+        CannotReplay: the installed PyTorch has no such operator, or not with these parameters; or it is a kernel whose
+            source the trace does not have.
         NoTorchError: PyTorch is not installed.
         RuntimeError: PyTorch refuses the call.
         ImportError: a module that registers a custom operation is not installed.
@@ -38,6 +39,8 @@ def prepared(plan: ReplayPlan, device: str | None = None) -> partial[Any]:
     Raises:
         CannotReplay, NoTorchError: as `run`.
     """
+    if plan.launch is not None:
+        raise CannotReplay("the source of the kernel is not in the trace", "a program of it, and its source beside it")
     try:
         import torch
     except ImportError as error:

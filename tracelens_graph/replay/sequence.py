@@ -104,6 +104,11 @@ class SequencePlan(HasProgram):
         )
 
     @property
+    def sources(self) -> tuple[str, ...]:
+        """Files beside its program that the sources of its Triton kernels are to be put into."""
+        return tuple(dict.fromkeys(plan.launch.source for plan in self.plans if plan.launch))
+
+    @property
     def imports(self) -> tuple[str, ...]:
         """Modules that register custom operations of the sequence."""
         return tuple(dict.fromkeys(module for plan in self.plans for module in plan.imports))
@@ -156,6 +161,7 @@ class SequencePlan(HasProgram):
         for label, texts in {
             "traced": [f"{self.traced_us:,.1f} us of {unit}"], "tensors": [self.sharing],
             "left out": [one.line for one in self.left_out], "assumed": self.assumed,
+            "sources": [f"of Triton kernels, beside this file: {', '.join(self.sources)}"] if self.sources else [],
         }.items():  # fmt: skip
             lines += [line for text in texts for line in entry(label, text)]
         return "\n".join([*lines, "", written_by(self.imports)]) + "\n"

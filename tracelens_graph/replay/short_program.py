@@ -52,9 +52,9 @@ _DRAWN = frozenset((
 ))  # fmt: skip
 """Dtypes that torch draws numbers of; others are converted to."""
 _OWN_NAMES = frozenset((
-    "add", "argparse", "asked", "before", "begin", "cache", "call", "calls", "device", "end", "events", "free", "gpu",
-    "high", "json", "low", "median", "memory", "options", "os", "ready", "result", "results", "seed", "statistics",
-    "sys", "timeit", "torch", "us",
+    "add", "argparse", "asked", "before", "begin", "cache", "call", "calls", "device", "devices", "end", "events",
+    "free", "gpu", "high", "json", "low", "median", "memory", "options", "os", "ready", "result", "results", "seed",
+    "statistics", "sys", "timeit", "torch", "us",
 ))  # fmt: skip
 """Names of the program itself."""
 
@@ -65,10 +65,11 @@ _LARGE = 1 << 28
 
 _TEMPLATE = '''"""{heading}"""
 import argparse, json, os, statistics, sys, timeit, torch
-add = (options := argparse.ArgumentParser(description=__doc__)).add_argument
-{options}add("--device", default="cuda" if torch.cuda.is_available() else "xpu" if torch.xpu.is_available() else "cpu")
-add("--iterations", type=int), add("--flush-l2", action="store_true"), add("--json", nargs="?", const="")
-device, gpu, seed = (asked := options.parse_args()).device, getattr(torch, asked.device), torch.manual_seed(0)
+add, seed = (options := argparse.ArgumentParser(description=__doc__)).add_argument, torch.manual_seed(0)
+devices = [f"{{kind}}:{{n}}" for kind in ("cuda", "xpu") for n in range(getattr(torch, kind).device_count())] + ["cpu"]
+add("--device", default=devices[0], choices=devices, type=lambda of: next((d for d in devices if d.startswith(of)), of))
+{options}add("--iterations", type=int), add("--flush-l2", action="store_true"), add("--json", nargs="?", const="")
+device, gpu = (asked := options.parse_args()).device, getattr(torch, asked.device.partition(":")[0])
 {imports}{settings}{tensors}
 
 def call():
@@ -79,9 +80,8 @@ if __name__ == "__main__":
     us = [1e6 * seconds for seconds in timeit.repeat(call, ready, number=1, repeat=calls * (device == "cpu"))]
     if device != "cpu":  # which has a clock of its own
         events = [[gpu.Event(enable_timing=True) for _ in range(2)] for _ in range(calls)]
-        getattr(gpu, "_sleep", int)(20_000_000)  # the host gets ahead of the GPU, so that launches do not count
-        for begin, end in events:
-            ready(), begin.record(), call(), end.record()
+        gpu.set_device(device), getattr(gpu, "_sleep", int)(20_000_000)  # the host gets ahead: launches do not count
+        for begin, end in events: ready(), begin.record(), call(), end.record()
         us = [1e3 * begin.elapsed_time(end) for begin, end in events if end.synchronize() is None]
     low, median, high = statistics.quantiles(us[10:], n=4, method="inclusive")
 {result}
@@ -99,7 +99,7 @@ def script(plan: ReplayPlan, full: bool = False) -> str:
 def short_program(plan: ReplayPlan) -> str:
     """The short program of an operation; empty where it has none."""
     try:
-        return _Program(plan).text()
+        return "" if plan.launch else _Program(plan).text()
     except NoShortProgramError:
         return ""
 
@@ -143,7 +143,7 @@ class _Program:
         written = [one for one in self._plan.arguments if one.name in self._plan.restored]
         if (needed := self._plan.bytes + sum(one.bytes for of in written for one in tensors(of.value))) >= _LARGE:
             yield (
-                'free = gpu.mem_get_info()[0] if device != "cpu" else os.sysconf("SC_PHYS_PAGES") * '
+                'free = gpu.mem_get_info(device)[0] if device != "cpu" else os.sysconf("SC_PHYS_PAGES") * '
                 'os.sysconf("SC_PAGE_SIZE")\n'
                 f'free < {needed} and sys.exit(f"its tensors need {needed / 1e9:,.1f} GB, and {{device}} has '
                 '{free / 1e9:,.1f} GB free")\n'
@@ -311,7 +311,7 @@ def _function(plan: ReplayPlan, name: str) -> str:
 _MODES = {
     "no_grad": "torch.no_grad()",
     "below_autograd": "torch._C._AutoDispatchBelowAutograd()",
-    "autocast": "torch.autocast(device, dtype=torch.{dtype})",
+    "autocast": "torch.autocast(torch.device(device).type, dtype=torch.{dtype})",
 }
 
 # --- tensors as text -----------------------------------------------------------------------------------------------

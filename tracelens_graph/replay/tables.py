@@ -80,8 +80,10 @@ REPLAY_COVERAGE = TableSchema(
 OUTCOMES = {
     "equal": "recorded as in the trace",
     "equal but assumed": "the same, with arguments that the trace lacks",
-    "equal arguments": "ops below and kernels are not compared: it ran on another kind of device, the trace has no "
-    "such call, or it is one of JAX",
+    "equal arguments": "it ran on another kind of device, so that ops below and kernels are not compared",
+    "new sizes": "no trace has these sizes: arguments are as asked for, the rest is not compared",
+    "reference": "plain torch ran in place of the library: arguments are equal, the rest is not compared",
+    "equal shapes": "of JAX: shape and type of the result are those of the trace, the rest is not compared",
     "ran": "a gradient, which is another operation on this kind of device, so that nothing is compared",
     "other kernel": "other kernels",
     "other children": "other ops below",
@@ -91,7 +93,9 @@ OUTCOMES = {
     "not filled": "a kernel has to be put in by hand first",
     "needs ranks": "a collective, which several processes run together",
     "not run": "it needs more memory than there is",
-    "no torch": "PyTorch, or JAX, cannot be imported",
+    "no library": "the library of the operation cannot be imported; --reference runs plain torch in its place",
+    "no torch": "PyTorch cannot be imported",
+    "no jax": "JAX cannot be imported",
 }
 """How a script, run once under the profiler, compares with the call of the trace, and what that means."""
 

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from tracelens_graph.errors import AnalysisError, CannotReplay, NotAValueError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.perf.scalar_types import FLOATING, torch_dtype
 from tracelens_graph.replay.calls import number, recorded_at, sizes
-from tracelens_graph.replay.plan_json import plan_json
-from tracelens_graph.replay.planned import traced_at
-from tracelens_graph.replay.program_text import HasProgram, ProgramKind, heading, identifier
-from tracelens_graph.replay.replay_plan import Argument, Fill, Recorded, ReplayPlan, TensorValue, Value
+from tracelens_graph.replay.program_text import identifier
+from tracelens_graph.replay.replay_plan import Argument, Fill, Launch, Recorded, ReplayPlan, TensorValue, Value
 from tracelens_graph.schema import Kind
+
+TRITON = "Triton kernel"
 
 _PREFIX = "triton_"
 _NAMESPACE = "inductor::"
@@ -36,58 +35,11 @@ _LONGEST_NAME = 400
 _RECORD = "record with record_shapes=True and a newer PyTorch"
 
 
-@dataclass(frozen=True)
-class TritonPlan(HasProgram):
-    """A launch of a Triton kernel.
-
-    Attributes:
-        plan: its arguments, and what was traced; constants of the launch are its keyword arguments.
-        kernel: name of the kernel.
-        grid: programs in x, y and z.
-        options: `num_warps` and `num_stages`, as far as they are recorded.
-        kernel_file: name of the file that it was compiled from, without its folder; empty where not recorded.
-    """
-
-    kind: ClassVar[ProgramKind] = "triton"
-
-    plan: ReplayPlan
-    kernel: str
-    grid: tuple[int, int, int]
-    options: Mapping[str, int]
-    kernel_file: str = ""
-
-    @property
-    def source_name(self) -> str:
-        """Name of the file, beside the program, that the source is read from."""
-        return source_name(self.plan)
-
-    def json(self) -> dict[str, Any]:
-        """What its program runs: the kernel once its source is in the file beside it."""
-        return {
-            "kernel": self.kernel,
-            "source": self.source_name,
-            "file": self.kernel_file,
-            "grid": self.grid,
-            "options": dict(self.options),
-            "plan": plan_json(self.plan),
-        }
-
-    @property
-    def about(self) -> str:
-        """The heading of its program."""
-        return heading(self.plan)
-
-
-def source_name(plan: ReplayPlan) -> str:
-    """Name of the file, beside the program of a plan, that the kernel's source is read from."""
-    return f"{identifier(plan.op.removeprefix(_NAMESPACE))}_source.py"
-
-
-def kernel_sources(plans: Sequence[ReplayPlan], files: Sequence[str | os.PathLike[str]]) -> dict[str, str]:
+def kernel_sources(plans: Iterable[ReplayPlan], files: Sequence[str | os.PathLike[str]]) -> dict[str, str]:
     """Files that go beside programs of Triton kernels, from files of the user's that define the kernels.
 
     Args:
-        plans: plans of the kernels.
+        plans: plans; those of kernels count.
         files: Python files; each goes to the kernels that it has a function of, and to a single kernel in any case.
 
     Returns:
@@ -96,6 +48,7 @@ def kernel_sources(plans: Sequence[ReplayPlan], files: Sequence[str | os.PathLik
     Raises:
         AnalysisError: a file cannot be read, or has none of the kernels.
     """
+    sources = {plan.launch.kernel: plan.launch.source for plan in plans if plan.launch is not None}
     found: dict[str, str] = {}
     for file in files:
         try:
@@ -103,14 +56,13 @@ def kernel_sources(plans: Sequence[ReplayPlan], files: Sequence[str | os.PathLik
         except (OSError, ValueError) as error:
             why = (getattr(error, "strerror", None) or "it is no text").lower()
             raise AnalysisError(f"{os.fspath(file)}: cannot be read: {why}") from None
-        names = {plan.op.removeprefix(_NAMESPACE): plan for plan in plans}
-        own = {one for one in names if re.search(rf"\bdef {re.escape(one)}\(", text)} or set(
-            names if len(names) == 1 else ()
+        own = {one for one in sources if re.search(rf"\bdef {re.escape(one)}\(", text)} or set(
+            sources if len(sources) == 1 else ()
         )
         if not own:
-            listed = ", ".join(sorted(names)) or "there is no Triton kernel among the operations"
+            listed = ", ".join(sorted(sources)) or "there is no Triton kernel among the operations"
             raise AnalysisError(f"{os.fspath(file)}: defines none of the kernels: {listed}")
-        found |= {source_name(names[one]): text for one in own}
+        found |= {sources[one]: text for one in own}
     return found
 
 
@@ -120,38 +72,38 @@ def is_triton(core: Core, row: int) -> bool:
     return c.kind[row] == Kind.Op and core.names[c.name[row]].startswith(_PREFIX)
 
 
-def triton_plan(node: Node) -> TritonPlan:
-    """The launch of a Triton kernel.
-
-    Args:
-        node: the op of the launch, `triton_poi_fused_add_0` and its like.
+def triton_plan(core: Core, row: int) -> ReplayPlan:
+    """The launch of a Triton kernel at a row; constants of the launch are keyword arguments.
 
     Raises:
-        CannotReplay: it is none, or its arguments or its grid are not recorded.
+        CannotReplay: its arguments or its grid are not recorded.
     """
-    if not is_triton(node.graph, node.row):
-        raise CannotReplay("not a Triton kernel", "name an op that begins with triton_")
-    recorded = recorded_at(node.graph, node.row)
+    node, recorded = Node(core, row), recorded_at(core, row)
     if not recorded.types:
         raise CannotReplay("arguments are not recorded", _RECORD)
     args = node.args
     kernels = [one for one in node.kernels if one.kind is Kind.Kernel]
     positional = tuple(_argument(recorded, at) for at in range(len(recorded.types)))
     constants = tuple(_constants(args))
-    plan = ReplayPlan(
+    options = {name: args[name] for name in _OPTIONS if type(args.get(name)) is int and 0 < args[name] < _MOST}
+    # Temporary files have paths that say something of the machine; the name alone is the same everywhere.
+    file = str(args.get("kernel_file") or "").replace("\\", "/").rpartition("/")[2]
+    return ReplayPlan(
         op=_op(node.name),
         overload="",
         schema=_schema(node.name, positional, constants),
         positional=positional,
         keyword=constants,
         recorded=recorded,
-        traced=traced_at(node.graph, node.row),
         notes=("the source of the kernel is not in the trace; the program says where to put it",),
+        launch=Launch(
+            node.name,
+            f"{identifier(node.name)}_source.py",
+            _grid(args, kernels),
+            options,
+            file if _KERNEL_FILE.fullmatch(file) else "",
+        ),
     )
-    options = {name: args[name] for name in _OPTIONS if type(args.get(name)) is int and 0 < args[name] < _MOST}
-    # Temporary files have paths that say something of the machine; the name alone is the same everywhere.
-    file = str(args.get("kernel_file") or "").replace("\\", "/").rpartition("/")[2]
-    return TritonPlan(plan, node.name, _grid(args, kernels), options, file if _KERNEL_FILE.fullmatch(file) else "")
 
 
 def _argument(recorded: Recorded, at: int) -> Argument:

@@ -12,7 +12,7 @@ from tracelens_graph.reports.views import top, view
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import bold
-from tracelens_graph.utils.texts import printable, wrapped
+from tracelens_graph.utils.texts import counted, printable, wrapped
 
 CALL_TABLES: Mapping[str, Callable[[Core | Window], Table]] = {
     "calls_by_category": calls_by_category,
@@ -32,15 +32,12 @@ def calls_screen(w: Window, tables: Sequence[Table], rows: int, width: int, colo
     """The report on an execution trace alone.
 
     Args:
-        w: the graph of the trace, or a window of it.
         tables: of `CALL_TABLES`.
         rows: of each table that are shown; 0 for all.
-        width: characters of a line.
-        color: whether to use terminal escapes.
     """
     info = w.core.info
     parts = [f"{Path(info.source).name}: execution trace", f"{len(w.rows_of_kind(Kind.Op)):,} calls of ops"]
-    parts.append(f"{len(w.core.threads):,} thread{'' if len(w.core.threads) == 1 else 's'}")
+    parts.append(counted(len(w.core.threads), "thread"))
     if w.title:
         parts.append(f"only {w.title}")
     title = "".join(f"{bold(line, color)}\n" for line in wrapped(printable(", ".join(parts)), width, "  "))

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from tracelens_graph.analyses.diagnosis.finding import Finding
 from tracelens_graph.graph.core import Core
 from tracelens_graph.output.files import COMMENT
 from tracelens_graph.reports.comparison import Change, brief, changes_by_op, changes_of_times, ops_of_one
-from tracelens_graph.reports.document import Facts, Finding
+from tracelens_graph.reports.document import Facts
 from tracelens_graph.reports.markdown import code, code_cell, escape, folded, pipe_table, table_markdown
 from tracelens_graph.reports.views import for_people, top, view
 from tracelens_graph.tables.names import fitted
 from tracelens_graph.tables.table import Table
-from tracelens_graph.utils.texts import shorten
+from tracelens_graph.utils.texts import counted, shorten
 
 ROOM = 60_000
 """Bytes of a comment. GitHub takes 65,536 characters; the rest is for what a job adds."""
@@ -46,7 +47,6 @@ def report_comment(
 
     Args:
         core: the graph, for the places of instances.
-        findings: the verdict.
         largest: the table `top_ops`.
         advice: for each of its rows what to try; empty for nothing.
         tables: all tables; those that are not shown are named.
@@ -69,7 +69,7 @@ def report_comment(
             shown = replace(view(top(table, rows), core), title="")
             folds.append((name, _fold(table.title or name, len(table), shown)))
         else:
-            others.append(f"{code(name)} ({_rows(len(table))})")
+            others.append(f"{code(name)} ({counted(len(table), 'row')})")
     command = hint(_ONE_TABLE) if len(hint(_ONE_TABLE)) <= _COMMAND else _ONE_TABLE
     left_out = f"Not shown: {', '.join(others)}. One table: {code(command)}" if others else ""
     room = ROOM - _size(below)
@@ -204,7 +204,7 @@ def _percent(change: Change, around: str) -> str:
 
 def _fold(title: str, count: int, table: Table) -> str:
     table.notes = [shorten(note, _SENTENCE) for note in table.notes]
-    return folded(f"{shorten(title, _SENTENCE)}, {_rows(count)}", table_markdown(table, _CELL))
+    return folded(f"{shorten(title, _SENTENCE)}, {counted(count, 'row')}", table_markdown(table, _CELL))
 
 
 def _one_line(text: str, longest: int = _SENTENCE) -> str:
@@ -213,7 +213,3 @@ def _one_line(text: str, longest: int = _SENTENCE) -> str:
 
 def _size(text: str) -> int:
     return len(text.encode())
-
-
-def _rows(count: int) -> str:
-    return f"{count:,} row{'s'[: count != 1]}"

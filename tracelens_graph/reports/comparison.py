@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.across.compare import comparison_of, number
+from tracelens_graph.analyses.across.compare import comparison_of
 from tracelens_graph.tables.column import headings
 from tracelens_graph.tables.names import fitted
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import list_text
-from tracelens_graph.utils.texts import printable, width_of, wrapped
+from tracelens_graph.utils.texts import counted, printable, width_of, wrapped
 
 _TIMES = {"total": "total_time", "busy": "busy_time", "idle": "idle_time"}
 _CHANGES = 5
@@ -76,7 +76,7 @@ def ops_of_one(tables: Mapping[str, Table], first: str, run: str) -> list[str]:
             top = lone[np.argsort(-times, kind="stable")]
             some = ", ".join(f"{_label(names[i])} ({abs(change[i]):,.3f})" for i in top[:_LONE])
             more = f" and {len(lone) - _LONE:,} more" if len(lone) > _LONE else ""
-            summary = f"{number(len(lone), 'op')}, {times.sum():,.3f} {unit}"
+            summary = f"{counted(len(lone), 'op')}, {times.sum():,.3f} {unit}"
             lines.append(f"only in {printable(tag)}: {summary}: {some}{more}")
     if not np.any(change) and all(have.all() for have in here.values()):
         lines.append("no op takes longer or shorter")
@@ -151,7 +151,6 @@ def brief(table: Table, runs: Sequence[str]) -> Table:
 
     Args:
         table: what `compare` made.
-        runs: names of the runs, as they were given to it.
     """
     how = comparison_of(table.name)
     differs = np.array([only != "" for only in table["only_in"]], bool)
@@ -167,7 +166,7 @@ def brief(table: Table, runs: Sequence[str]) -> Table:
         columns[name] = list(map(_cell, shown[column])) if column in how.keys else shown[column]
         about[name] = table.about[column]
     hidden = len(table) - len(shown)
-    notes = [*table.notes, *([f"{number(hidden, 'row')} without a difference"] if hidden else [])]
+    notes = [*table.notes, *([f"{counted(hidden, 'row')} without a difference"] if hidden else [])]
     return Table(table.name, columns, about, table.title, notes)
 
 

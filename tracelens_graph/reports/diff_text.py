@@ -38,7 +38,7 @@ from tracelens_graph.tables.names import fitted
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import bold
 from tracelens_graph.utils.arrays import Mask
-from tracelens_graph.utils.texts import cut_middle, outer_lines, printable, width_of, wrapped
+from tracelens_graph.utils.texts import cut_middle, outer_lines, paragraphs, printable, width_of, wrapped
 
 PLACES = 5
 """Places on the screen."""
@@ -70,10 +70,7 @@ def screen(
     """Both sides and their totals, then the places that explain most of the change.
 
     Args:
-        difference: the comparison.
         tables: its totals, times and places.
-        width: characters of a line.
-        color: whether to use terminal escapes.
         notes: notes on the two sides.
         places: how many places; 0 for all, None for as many as a screen holds.
     """
@@ -244,8 +241,7 @@ def headline(totals: Table, changed: Sequence[Mapping[str, Any]]) -> str:
 
 def _above(difference: Diff, tables: Mapping[str, Table], width: int, color: bool) -> Iterator[str]:
     """What was compared, and both totals."""
-    for line in (*side_lines(difference), *warnings_on(difference)):
-        yield from wrapped(printable(line), width, INDENT)
+    yield from paragraphs([*side_lines(difference), *warnings_on(difference)], width, INDENT)
     yield ""
     if "diff_phases" in tables:
         yield from _phases(tables["diff_phases"], width)
@@ -263,16 +259,14 @@ def _lines(
     changed = changed_places(tables["diff_places"])
     largest = max((abs(row["change_ms"]) for row in listed_places(changed)), default=0.0)
     yield from cause_lines(tables["diff_times"], largest, width, of_cause)
-    for note in notes:
-        yield from wrapped(printable(note), width, INDENT)
+    yield from paragraphs(notes, width, INDENT)
     noise = noise_note(tables["diff_places"])
     if not changed:
         yield from wrapped(noise, width, INDENT) if noise else ()
         return
     yield ""
     of_all = clock_texts(changed)
-    for text in of_all or tables["diff_places"].notes:
-        yield from wrapped(printable(text), width, INDENT)
+    yield from paragraphs(of_all or tables["diff_places"].notes, width, INDENT)
     listed = listed_places(changed)
     whole = sum(abs(row["change_ms"]) for row in changed)
     shown = _foremost(listed, places)
@@ -321,7 +315,7 @@ def _phases(table: Table, width: int) -> Iterator[str]:
             room = max(width - 3 * len(INDENT), 24)
             yield from (3 * INDENT + line for line in wrapped(printable(f"before it: {row['why']}"), room))
     notes = [*table.notes, *([f"{len(rows) - _PHASES} more phases"] if len(rows) > _PHASES else [])]
-    yield from (line for note in notes for line in wrapped(printable(INDENT + note), width, 2 * INDENT))
+    yield from paragraphs((INDENT + note for note in notes), width, 2 * INDENT)
     yield ""
 
 
@@ -357,8 +351,8 @@ def runs_text(table: Table, width: int, color: bool = False) -> Iterator[str]:
     if len(structures) == 1:
         yield from wrapped("All runs have one structure: the same calls, shapes and kinds of kernels.", width)
     else:
-        for number, runs in structures.items():
-            yield from wrapped(printable(f"Structure {number}: {', '.join(runs)}"), width, INDENT)
+        named = (f"Structure {number}: {', '.join(runs)}" for number, runs in structures.items())
+        yield from paragraphs(named, width, INDENT)
     for row in rows[1:]:
         text = (
             f"{row['run']}: {row['most']}; {row['why']}"
@@ -366,8 +360,7 @@ def runs_text(table: Table, width: int, color: bool = False) -> Iterator[str]:
             else f"{row['run']}: {row['why'] or 'all GPU time as in the first'}"
         )
         yield from wrapped(printable(text), width, INDENT)
-    for note in table.notes:
-        yield from wrapped(printable(note), width, INDENT)
+    yield from paragraphs(table.notes, width, INDENT)
 
 
 def within_text(table: Table, width: int, color: bool = False, most: int = 0) -> Iterator[str]:
@@ -387,16 +380,13 @@ def within_text(table: Table, width: int, color: bool = False, most: int = 0) ->
             yield from wrapped(printable(f"{INDENT}{row['where']}: {row['why']}"), width, 2 * INDENT)
     if most and len(rows) > most:
         yield f"{len(rows) - most:,} more (--top 0 shows all)"
-    for note in table.notes:
-        yield from wrapped(printable(note), width, INDENT)
+    yield from paragraphs(table.notes, width, INDENT)
 
 
 def place_lines(row: Mapping[str, Any], width: int, most: int | None = None) -> Iterator[str]:
     """A row of the places: times, where, why.
 
     Args:
-        row: the row.
-        width: characters of a line.
         most: lines of the reason; None for all of it.
     """
     times = f" x {row['times']:,}" if row["times"] != 1 else ""
@@ -444,7 +434,6 @@ def diff_markdown(difference: Diff, tables: Mapping[str, Table], notes: Sequence
     """The comparison as a page: the headline, the times, the places with the largest changes, idle time by cause.
 
     Args:
-        difference: the comparison.
         tables: its totals, times and places.
         notes: notes on the two sides.
         rows: how many places; 0 for all.

@@ -74,7 +74,6 @@ def cause_lines(times: Table, largest: float, width: int, most: int) -> Iterator
     Args:
         times: the parts of the time.
         largest: the largest change of a place: a cause with more of a change is explained.
-        width: characters of a line.
         most: lines of an explanation, 0 for none.
     """
     rows = [row for row in times.records() if row["cause"]]

@@ -76,9 +76,6 @@ def tree_lines(branches: Sequence[Branch], width: int, color: bool = False, min_
     """Lines that draw a merged tree.
 
     Args:
-        branches: its top.
-        width: characters of a line.
-        color: whether to use terminal escapes.
         min_percent: what has less than this share of all that became faster or slower, and of the time, is folded
             into one line; 0 draws everything.
     """
@@ -246,13 +243,7 @@ def _launcher(difference: Diff, point: Point, k: int) -> int:
 
 
 def point_lines(difference: Diff, place: Place, width: int) -> Iterator[str]:
-    """Lines that draw the point of a place with the most GPU time.
-
-    Args:
-        difference: the comparison.
-        place: the place.
-        width: characters of a line.
-    """
+    """Lines that draw the point of a place with the most GPU time."""
     point = drawn_point(place)
     named = drawn_rows(difference, place)
     if (times := len(place.points)) > 1:

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,49 +18,13 @@ from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.texts import file_name
 
 if TYPE_CHECKING:
-    from tracelens_graph.tables.table import Table
+    from tracelens_graph.analyses.diagnosis.finding import Finding
 
 SCHEMA_VERSION = 1
 """Grows when a key of the JSON document vanishes or changes its meaning; new keys may come at any time."""
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _FINDING = ("id", "topic", "severity", "text", "evidence", "advice", "suggestions", "ask_next")
-
-
-class Finding(Protocol):
-    """A line of the verdict."""
-
-    @property
-    def id(self) -> str:
-        """What it is called in every run of the program."""
-
-    @property
-    def topic(self) -> str:
-        """What it is about, in a word or two."""
-
-    @property
-    def text(self) -> str:
-        """The finding, in a sentence."""
-
-    @property
-    def evidence(self) -> Mapping[str, Any]:
-        """The numbers that it stands on."""
-
-    @property
-    def severity(self) -> str:
-        """How much it matters."""
-
-    @property
-    def advice(self) -> tuple[str, ...]:
-        """Names of what to try."""
-
-    @property
-    def suggestions(self) -> tuple[str, ...]:
-        """What to try, in words."""
-
-    @property
-    def ask_next(self) -> str:
-        """A command that tells more, with TRACE for the name of the file; empty if there is none."""
 
 
 @dataclass(frozen=True)
@@ -96,12 +60,7 @@ class Facts:
 
 
 def facts(g: Core | Window, options: Mapping[str, Any] | None = None) -> Facts:
-    """What there is to say of a graph or a window of it.
-
-    Args:
-        g: what the report is on.
-        options: options of the report.
-    """
+    """What there is to say of a graph or a window of it."""
     w = window_of(g)
     info = w.core.info
     return Facts(

@@ -128,10 +128,6 @@ _LINE = re.compile(r"(?P<file>.+)\((?P<line>\d{1,9})\): .*", re.DOTALL)
 def speedscope(w: Window, title: str) -> dict[str, Any]:
     """A file of speedscope.
 
-    Args:
-        w: the window.
-        title: what to call it.
-
     Returns:
         The file as JSON: `exporter` first, so that it is known as ours; times in ns.
 

@@ -17,7 +17,7 @@ from tracelens_graph.schema import Kind
 from tracelens_graph.tables.names import fitted
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import bold
-from tracelens_graph.utils.texts import file_name, printable, wrapped
+from tracelens_graph.utils.texts import file_name, paragraphs, printable, wrapped
 
 Report = Mapping[str, Any]
 """What there is to tell of an operator: `metadata`, `tracing`, `kernels` and more, as `linkage.validation` gives it."""
@@ -49,18 +49,14 @@ def screen(
     """The answer in the first lines, then what each trace holds, the operators, and all ops.
 
     Args:
-        core: the graph of the profiler's trace.
         link: what links it with the execution trace.
         tables: `link_counts`, `link_ways` and `link_ops`.
         reports: what there is to tell of single operators.
-        width: characters of a line.
-        color: whether to use terminal escapes.
         rows: rows of a table; 0 for all.
     """
     first, *rest = headlines(core, link, tables)
     yield from (bold(line, color) for line in wrapped(printable(first), width, "  "))
-    for line in rest:
-        yield from wrapped(printable(line), width, "  ")
+    yield from paragraphs(rest, width, "  ")
     yield from _table_lines(tables["link_ways"], width, color, rows)
     for report in reports:
         yield ""

@@ -28,7 +28,6 @@ def table_markdown(table: Table, longest: int = LONGEST_CELL, signed: Collection
     """A table as Markdown: title, pipe table, notes; characters with a meaning in Markdown are escaped.
 
     Args:
-        table: the table.
         longest: characters of a cell; the rest is cut.
         signed: columns of changes, whose numbers have a sign.
     """

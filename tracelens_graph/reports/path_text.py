@@ -19,7 +19,7 @@ from tracelens_graph.reports.ranks_text import document
 from tracelens_graph.reports.views import with_headings
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import bold
-from tracelens_graph.utils.texts import printable, wrapped
+from tracelens_graph.utils.texts import paragraphs, printable, wrapped
 
 _RANKS, _NAMES = 5, 8
 _INDENT = "  "
@@ -32,9 +32,6 @@ def screen(path: CriticalPath, width: int, color: bool, rows: int | None = None)
     """What a critical path consists of, in one screen.
 
     Args:
-        path: the path.
-        width: characters of a line.
-        color: whether to use terminal escapes.
         rows: rows of each table; 0 for all, None for as many as a screen holds.
     """
     yield from (bold(line, color) for line in wrapped(printable(headline(path)), width, _INDENT))
@@ -46,8 +43,7 @@ def screen(path: CriticalPath, width: int, color: bool, rows: int | None = None)
         yield ""
         yield from table.text(width, color).splitlines()
     yield ""
-    for note in path.notes:
-        yield from wrapped(printable(note), width, _INDENT)
+    yield from paragraphs(path.notes, width, _INDENT)
 
 
 def headline(path: CriticalPath) -> str:
@@ -139,7 +135,6 @@ def path_markdown(path: CriticalPath, rows: int | None) -> str:
     """A path as a page: how long it is, and the tables of the screen.
 
     Args:
-        path: the path.
         rows: rows of each table; 0 for all, None for as many as a screen has.
     """
     tables = map(table_markdown, screen_tables(path, rows))

@@ -101,10 +101,6 @@ def roofline_picture(shown: RooflinePoints, title: str) -> Any:
 
     The area of a mark is the operation's share of the GPU time, its colour and shape the category.
 
-    Args:
-        shown: what is drawn.
-        title: what stands above it.
-
     Raises:
         MissingExtraError: matplotlib is not installed.
     """

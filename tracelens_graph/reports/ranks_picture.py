@@ -60,7 +60,6 @@ def ranks_picture(job: Job, source: str) -> Any:
     """Who waits for whom, bandwidths of collectives, and one step over all ranks, as a figure of matplotlib.
 
     Args:
-        job: the ranks.
         source: what the traces are called together.
 
     Raises:

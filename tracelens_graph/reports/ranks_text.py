@@ -21,7 +21,7 @@ from tracelens_graph.reports.markdown import escape, page, table_markdown
 from tracelens_graph.reports.views import with_headings
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import bold
-from tracelens_graph.utils.texts import printable, wrapped
+from tracelens_graph.utils.texts import counted, paragraphs, printable, wrapped
 
 KINDS, RANKS = 5, 8
 """Rows of kinds of collectives and of ranks on the screen."""
@@ -34,38 +34,33 @@ def screen(job: Job, width: int, color: bool, rows: int | None = None) -> Iterat
     """The answer in one screen.
 
     Args:
-        job: the ranks.
-        width: characters of a line.
-        color: whether to use terminal escapes.
         rows: rows of each table; 0 for all, None for as many as a screen holds.
     """
     yield from wrapped(printable(head(job)), width, _INDENT)
     yield ""
     yield from (bold(line, color) for line in wrapped(headline(job), width, _INDENT))
-    for line in all_lines(job):
-        yield from wrapped(printable(line), width, _INDENT)
+    yield from paragraphs(all_lines(job), width, _INDENT)
     for name, most in (("rank_times", 0), ("collective_kinds", KINDS), ("rank_balance", RANKS)):
         table = job.table(name)
         if not len(table):
             continue
         yield ""
         yield from first_rows(table, most if rows is None else rows).text(width, color).splitlines()
-    for note in notes(job):
-        yield from wrapped(printable(note), width, _INDENT)
+    yield from paragraphs(notes(job), width, _INDENT)
 
 
 def head(job: Job) -> str:
     """How many ranks, hosts and steps there are, and on what device."""
     m = job.matched
     hosts = {host for host in m.hosts if host is not None}
-    parts = [_number(len(m.ranks), "rank")]
+    parts = [counted(len(m.ranks), "rank")]
     if hosts and None not in m.hosts:
-        parts.append(f"on {_number(len(hosts), 'host')}")
+        parts.append(f"on {counted(len(hosts), 'host')}")
     if (device := job.figures.architecture) is not None:
         parts.append(f"({device.name})")
     steps = {len(rank.steps) for rank in m.ranks}
-    of = f", {_number(max(steps), 'step')} each" if len(steps) == 1 and max(steps) else ""
-    matched = f", {_number(len(m), 'collective')} that ranks share"
+    of = f", {counted(max(steps), 'step')} each" if len(steps) == 1 and max(steps) else ""
+    matched = f", {counted(len(m), 'collective')} that ranks share"
     return " ".join(parts) + of + matched
 
 
@@ -170,10 +165,6 @@ def _differs(name: str, cells: Sequence[object]) -> bool:
     return bool(known) and (name != "host" or len(set(known)) > 1)
 
 
-def _number(count: int, thing: str) -> str:
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
-
-
 _ON_PAGE = {"rank_times": "Of a step", "collective_kinds": "Collectives", "rank_balance": "Ranks"}
 
 
@@ -197,7 +188,6 @@ def ranks_markdown(job: Job, rows: int = 20) -> str:
     """The ranks as a page: the headline, who is late, and the tables of the screen.
 
     Args:
-        job: the ranks.
         rows: rows of each table; 0 for all.
     """
     blocks = [

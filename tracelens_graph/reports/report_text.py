@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tracelens_graph.analyses.diagnosis.finding import Finding
 from tracelens_graph.graph.core import Core
-from tracelens_graph.reports.document import Facts, Finding
+from tracelens_graph.reports.document import Facts
 from tracelens_graph.reports.views import top, view
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import bold
-from tracelens_graph.utils.texts import printable, width_of, wrapped
+from tracelens_graph.utils.texts import paragraphs, printable, width_of, wrapped
 
 _NEXT = "ask next: "
 _TRY = "try: "
@@ -50,7 +51,6 @@ def verdict_lines(
     """The findings as paragraphs with a bullet, each with the command that tells more below it.
 
     Args:
-        findings: the verdict.
         hint: completes their commands.
         width: characters of a line; None for no limit. Commands may be longer.
         shown: commands, with TRACE for the trace, that would only repeat what is on the screen. So would advice that
@@ -90,20 +90,16 @@ def first_screen(
 
     Args:
         about: what the report is on.
-        findings: the verdict.
         spent: the table `time_spent`.
         largest: the table `top_ops`; without GPU events those of host time.
         others: what was left out.
         hint: completes commands of findings.
         hints: commands for the operations.
-        width: characters of a line.
-        color: whether to use terminal escapes.
     """
     title = "\n".join(bold(line, color) for line in wrapped(printable(heading(about)), width, "  "))
     repeated = ["tracelens-graph timeline TRACE"]
     if about.linked:
-        lines = (wrapped(printable(one), min(width, _WIDEST), "  ") for one in about.linked.splitlines())
-        title += "\n" + "\n".join(line for one in lines for line in one)
+        title += "\n" + "\n".join(paragraphs(about.linked.splitlines(), min(width, _WIDEST), "  "))
     blocks = [title + "\n", _block(verdict_lines(findings, hint, width, repeated))]
     if len(spent):
         blocks.append(_block(_bars(spent, width, color)))
@@ -162,13 +158,10 @@ def all_tables(
     Args:
         core: the graph, for the places of instances.
         about: what the report is on.
-        findings: the verdict.
         tables: name -> table, in the order in which they are shown; those without rows only say why.
         hint: completes commands of findings.
         hints: commands for the events that a table names; those of the first table with any stand at the end.
         rows: rows per table; 0 for all.
-        width: characters of a line.
-        color: whether to use terminal escapes.
     """
     blocks = [_block(bold(line, color) for line in wrapped(printable(heading(about)), width, "  "))]
     blocks.append(_block(verdict_lines(findings, hint, width)))
@@ -182,7 +175,7 @@ def all_tables(
         else:
             silent += [f"{table.title}: {note}" for note in table.notes or ["nothing"]]
     if silent:
-        blocks.append(_block(line for text in silent for line in wrapped(printable(text), width, "  ")))
+        blocks.append(_block(paragraphs(silent, width, "  ")))
     if to_open:
         blocks.append(_block(to_open))
     return _with_uids_explained(blocks, hint)

@@ -124,7 +124,6 @@ def tracks(w: Window, others: Others | None = None) -> list[Track]:
     `uid` in arguments is that of the trace; times there are in us.
 
     Args:
-        w: the window.
         others: what other ranks tell: how long collectives waited, and the path of the job in the place of that of the
             rank alone.
     """
@@ -146,8 +145,6 @@ def track_entries(w: Window, found: Iterable[Track | Counter], origin_ns: int) -
     """Tracks as entries of a Chrome trace's event list.
 
     Args:
-        w: the window that they are of.
-        found: the tracks.
         origin_ns: what the trace's start is in the times of the file, ns.
     """
     # With the pid of a process of the trace, viewers would show the tracks among its threads.
@@ -162,7 +159,6 @@ def process_entries(
     """Tracks as a process in a Chrome trace's event list.
 
     Args:
-        found: the tracks.
         pid: number of the process.
         title: what it is called.
         place: where it stands among the processes, which viewers order by this.
@@ -214,7 +210,6 @@ def path_slices(path: Path, start_ns: np.ndarray, end_ns: np.ndarray) -> list[Sl
     """The segments of a critical path that last; those of several ranks say which one they are of.
 
     Args:
-        path: the path.
         start_ns, end_ns: its times on the clock of the track.
     """
     nodes, slices = path.nodes, []
@@ -365,7 +360,6 @@ class JobTracks:
     """The ranks of a job, for the tracks of each.
 
     Args:
-        traces: the ranks, as whole graphs.
         matched: which of their collectives are one, and on which clock they are; its ranks in the same order.
 
     Attributes:

@@ -31,7 +31,7 @@ from tracelens_graph.schema import FOREST_KINDS, GPU_KINDS, HOST_KINDS, Flag, Ki
 from tracelens_graph.schema.categories import CATEGORY_OF_KIND
 from tracelens_graph.tables.names import fitted
 from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
-from tracelens_graph.utils.texts import cut_middle, printable, shorten, width_of
+from tracelens_graph.utils.texts import counted, cut_middle, printable, shorten, width_of
 
 NAME_WIDTH = 64
 """Characters of a name that are shown."""
@@ -183,8 +183,6 @@ def ladders(core: Core, rows: Sequence[int], choice: Choice, onward: tuple[Rows,
     """Nodes, each with the callers above it that are drawn, the nearest first: `Node:`, `1-up:`, `2-up:`.
 
     Args:
-        core: the graph.
-        rows: the nodes.
         choice: which callers are drawn.
         onward: for each node a caller, -1 for none, from which the way goes on with another node: that node and those
             above it are drawn in place of what is above the caller. See `user_code.onward`.
@@ -197,8 +195,7 @@ def ladders(core: Core, rows: Sequence[int], choice: Choice, onward: tuple[Rows,
 
     def callers(of: Rows) -> np.ndarray:
         # Of the drawn nodes before a row, those that have not ended before it are above it.
-        found: np.ndarray = np.searchsorted(shown, of) - np.searchsorted(ends, of)
-        return found
+        return np.searchsorted(shown, of) - np.searchsorted(ends, of)
 
     number = callers(asked) + np.where(turn >= 0, 1 + callers(target) - callers(np.maximum(turn, 0)), 0)
     hidden = np.maximum(number - choice.levels, 0) * choice.folds
@@ -219,7 +216,7 @@ def ladders(core: Core, rows: Sequence[int], choice: Choice, onward: tuple[Rows,
                 row = further
             else:
                 if more:
-                    yield HEADING, f"{_MORE}{_counted(more, 'more node')} above (go on up from uid {c.uid[row]})"
+                    yield HEADING, f"{_MORE}{counted(more, 'more node')} above (go on up from uid {c.uid[row]})"
 
     return Places(int((np.minimum(number, choice.levels) + 1 + (hidden > 0)).sum()), places())
 
@@ -227,10 +224,6 @@ def ladders(core: Core, rows: Sequence[int], choice: Choice, onward: tuple[Rows,
 def ladder(core: Core, row: int, choice: Choice) -> Places:
     """A node and the callers above it that are drawn; see `ladders`."""
     return ladders(core, [row], choice)
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'s' if number != 1 else ''}"
 
 
 def _drawing(
@@ -244,7 +237,6 @@ def _drawing(
     """The drawn nodes with their branches.
 
     Args:
-        core: the graph.
         drawn: for each row whether it is drawn.
         choice: how deep.
         tops: rows, ascending; all that is drawn is one of them, or below one.
@@ -300,7 +292,7 @@ def _drawing(
             prefix[at + 1] = prefix[at] + ("    " if ending else "│   ")
             open_ends += [(at + 1, row)] if row in ending_at else []
             if hidden[i]:
-                below = _counted(int(hidden[i]), "more node")
+                below = counted(int(hidden[i]), "more node")
                 yield HEADING, f"{prefix[at + 1]}└── {_MORE}{below} below (go on from uid {c.uid[row]})"
         yield from closed(0)
 
@@ -448,11 +440,9 @@ def timed_lines(core: Core, places: Iterable[Place], labels: Labels, times: Sequ
     """Lines of a tree with host times in columns left of it, as wide as a screen.
 
     Args:
-        core: the graph.
         places: of the tree.
         labels: what stands behind the branches, if they are not short: then names do.
         times: `times_of_calls`.
-        width: columns of a line.
     """
     heads = [*_HOST_TIMES[: len(times)], *["uid"] * labels.uid]
     whole = [f"{ns.max(initial=0) / 1e6:,.3f}" for ns in times] + [f"{core.columns.uid.max(initial=0)}"] * labels.uid
@@ -493,13 +483,7 @@ def _labelled(
 
 
 def fitted_line(line: str, width: int, least: int = _TEXT) -> str:
-    """A line of a tree that fits into some columns: deep branches lose their beginning, names their middle.
-
-    Args:
-        line: branches and text.
-        width: columns.
-        least: columns that the text keeps.
-    """
+    """A line of a tree that fits into some columns: deep branches lose their beginning, names their middle."""
     if width_of(line) <= width:
         return line
     text = line.lstrip(_BRANCHES)

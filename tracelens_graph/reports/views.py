@@ -135,7 +135,6 @@ def top(table: Table, count: int, ordered: bool = False) -> Table:
     """The first rows of a table, and those in brackets: what no name stands for is shown however few are asked for.
 
     Args:
-        table: the table.
         count: how many rows; 0 for all.
         ordered: whether rows are cut off also of what is in an order of its own.
     """

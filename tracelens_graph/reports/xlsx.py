@@ -124,8 +124,7 @@ def _write_sheet(book: Workbook, name: str, table: Table) -> None:
 
 
 def _plain(values: np.ndarray | Sequence[Any]) -> Sequence[Any]:
-    plain: Sequence[Any] = values.tolist() if isinstance(values, np.ndarray) else values
-    return plain
+    return values.tolist() if isinstance(values, np.ndarray) else values
 
 
 def _write_cell(sheet: Worksheet, row: int, column: int, value: Any) -> None:

@@ -79,7 +79,7 @@ CAUSES = {
     "host_to_device_copy": "a copy to the device held the host",
     "allocation": "the host had the driver allocate or release memory",
     "launches": "the host was in ops and launch calls, or the launch was on its way to the GPU",
-    "python": "the host was in Python, in no op and no call",
+    "python": "the host was in Python or the operating system, in no op and no call",
     "queued": "the work had been launched already",
     "unknown_no_launch": "no known cause: the launch of the work that ends the gap is not in the trace",
     "unknown_not_recorded": "no known cause: nothing is recorded of what the launching thread did",

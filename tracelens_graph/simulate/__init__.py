@@ -11,14 +11,13 @@ the same bytes.
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tracelens_graph.simulate.emit import Writer
+from tracelens_graph.simulate.emit import Writer, write_trace
 from tracelens_graph.simulate.execution_trace import execution_trace
 from tracelens_graph.simulate.job import run_job
 from tracelens_graph.simulate.job_truth import truth_of_job
@@ -92,8 +91,7 @@ def write(run: Run, folder: str | os.PathLike[str], *, traces_only: bool = False
     for rank in run.ranks:
         stem = folder / f"rank{rank.rank}"
         files.append(stem.with_suffix(".json.gz"))
-        # no file name and no time in the header: the same run gives the same bytes
-        files[-1].write_bytes(gzip.compress(json.dumps(rank.trace).encode(), 6, mtime=0))
+        write_trace(files[-1], rank.trace)
         if traces_only:
             continue
         stem.with_suffix(".truth.json").write_text(json.dumps(rank.truth))

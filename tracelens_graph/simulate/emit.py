@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from tracelens_graph.simulate.events import GpuEvent, HostEvent, HostThread, argument_columns
@@ -353,3 +356,8 @@ def _backward_start(node: AutogradNode) -> int:
 
 def _place(event: HostEvent) -> tuple[str, str, int, int, int, int]:
     return event.cat, event.name, event.thread.pid, event.thread.tid, event.start, event.end
+
+
+def write_trace(file: Path, trace: dict[str, Any]) -> None:
+    """Write a trace; the same one gives the same bytes, for no name and no time of the file are among them."""
+    file.write_bytes(gzip.compress(json.dumps(trace).encode(), 6, mtime=0))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from tracelens_graph.utils.suggest import hint
 
@@ -120,6 +120,23 @@ Numbers = tuple[int, ...]
 Sizes = tuple[float, ...]
 Places = tuple[tuple[int, int], ...]
 """Pairs of a rank and the place of a collective among those that the rank launches, from 0 on."""
+
+
+def check(options: Any, at_least_one: Iterable[str]) -> None:
+    """Check what all simulators ask of their settings.
+
+    Raises:
+        ValueError: one of some numbers is below 1, heads do not divide the width, or a setting is none of its words.
+    """
+    for name in at_least_one:
+        if getattr(options, name) < 1:
+            raise ValueError(f"{name} must be at least 1, not {getattr(options, name)}")
+    if options.width % options.heads:
+        raise ValueError(f"width {options.width} is not a multiple of heads {options.heads}")
+    for name, kind in get_type_hints(type(options)).items():
+        known = get_args(kind) if get_origin(kind) is Literal else ()
+        if known and getattr(options, name) not in known:
+            raise ValueError(f"{name} is {', '.join(known[:-1])} or {known[-1]}, not {getattr(options, name)!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,21 +274,8 @@ class Options:
         for name in ("step_collectives", "collective_mb", "missing_ranks", "dropped_collectives", "extra_collectives"):
             value = getattr(self, name)
             object.__setattr__(self, name, tuple(tuple(v) if isinstance(v, (list, tuple)) else v for v in value))
-        at_least_one = ("ranks", "steps", "layers", "batch", "tokens", "width", "heads", "vocabulary")
         parallel = ("tensor_parallel", "pipeline_parallel", "micro_batches", "expert_parallel", "late_every")
-        for name in (*at_least_one, *parallel):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if self.width % self.heads:
-            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
-        for name, known in (
-            ("recompute", ("none", "non_reentrant", "reentrant")),
-            ("program", ("training", "loop")),
-            ("collective_args", ("all", "without_sequence", "none")),
-            ("late_reason", ("data_loader", "python", "op", "allocation")),
-        ):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} is {', '.join(known[:-1])} or {known[-1]}, not {getattr(self, name)!r}")
+        check(self, ("ranks", "steps", "layers", "batch", "tokens", "width", "heads", "vocabulary", *parallel))
         for kind in self.step_collectives:
             if kind not in CALLED_ALONE:
                 raise ValueError(f"step_collectives has no kind {kind!r}; {hint(kind, CALLED_ALONE)}")

@@ -92,11 +92,6 @@ def _entry(source: Source) -> Path:
 def entry_of(paths: Sequence[str | os.PathLike[str]], suffix: str, about: Any) -> Path:
     """The file of the cache for what is made of traces as their files are now.
 
-    Args:
-        paths: files of the traces.
-        suffix: what its name ends with.
-        about: what else it depends on.
-
     Raises:
         OSError: a file cannot be read.
         OutputError: the user's home folder is not known.

@@ -60,7 +60,6 @@ def piece_between(core: Core, after_ns: int, before_ns: int, also: Iterable[int]
     """All nodes that overlap a time window, and what gives them their places.
 
     Args:
-        core: the graph.
         after_ns, before_ns: the window, in ns from the trace's start.
         also: rows to take along wherever they lie.
 
@@ -83,7 +82,6 @@ def piece_of(core: Core, members: Mask, after_ns: int, before_ns: int) -> Piece:
     """Some nodes, and what gives them their places: callers, launches, steps, annotations.
 
     Args:
-        core: the graph.
         members: for every row whether it is one of them; some are.
         after_ns, before_ns: the time of which counters and other entries that are no nodes are taken along.
     """
@@ -104,7 +102,6 @@ def piece_of_iterations(core: Core, numbers: Sequence[int], device_ns: Ns) -> Pi
     """What belongs to some iterations of a server, and what gives it its place; what lies between them is not in it.
 
     Args:
-        core: the graph.
         numbers: of iterations that it has, ascending.
         device_ns: length of each on the device, which the piece alone does not show.
     """
@@ -139,7 +136,6 @@ def write_piece(
     top-level keys those are written that the graph keeps.
 
     Args:
-        piece: the piece.
         file: where to.
         packed: whether to compress it (gzip).
         progress: called with blocks of the trace read and blocks in all.
@@ -178,7 +174,6 @@ def entries(piece: Piece, progress: Callable[[int, int], None] | None = None) ->
     """The original entries of a piece, in the file's order, without white space between their parts.
 
     Args:
-        piece: the piece.
         progress: called with blocks of the trace read and blocks in all.
 
     Raises:

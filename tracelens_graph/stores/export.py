@@ -130,7 +130,6 @@ def export_graph(core: Core, path: str | os.PathLike[str], format: str | None = 
     `edges.parquet`. CSV holds texts as they are, which a spreadsheet may take for formulas.
 
     Args:
-        core: the graph.
         path: where to.
         format: one of FORMATS; by default the suffix of `path` tells.
 

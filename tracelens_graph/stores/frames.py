@@ -116,7 +116,6 @@ def place_columns(core: Core, place: str) -> Frame:
     """Where every event stands, one row each in row order: what `node_columns` leaves out because few ask for it.
 
     Args:
-        core: the graph.
         place: one of `PLACES`.
 
     Returns:

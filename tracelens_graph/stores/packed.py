@@ -162,7 +162,6 @@ class CheckedColumns(Mapping[str, np.ndarray]):
         rows: length of every column.
 
     Args:
-        sections: the file.
         names: those that the graph has, in the order of `schema.STORED`.
         tables: name of a table that codes of columns point into, as in `schema.STORED` -> its length.
 

@@ -42,10 +42,6 @@ def write_programs(writer: SectionWriter, programs: CompiledPrograms) -> None:
 def read_programs(sections: Sections, kind: Codes) -> CompiledPrograms:
     """The compiled programs in a saved graph.
 
-    Args:
-        sections: the file.
-        kind: kinds of the rows.
-
     Raises:
         TraceError: they are damaged.
     """
@@ -192,10 +188,6 @@ def _write_texts(writer: SectionWriter, name: str, texts: Iterable[bytes], of_no
 
 def read_link(sections: Sections, rows: int) -> Link:
     """The link in a saved graph.
-
-    Args:
-        sections: the file.
-        rows: rows of the graph.
 
     Raises:
         TraceError: the saved graph is damaged.

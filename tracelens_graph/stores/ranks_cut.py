@@ -90,7 +90,7 @@ def write_ranks(
     Times count from the first entry of the file.
 
     Args:
-        pieces: the pieces, in the order in which their processes are shown.
+        pieces: in the order in which their processes are shown.
         joined: kernels that arrows join.
         file: where to.
         packed: whether to compress it (gzip).
@@ -205,11 +205,7 @@ class _Rank:
         return self._ids.device(self._place, device)
 
     def texts(self, first_ns: int) -> Iterator[bytes]:
-        """The entries as they are in the file of all ranks, but for names of processes.
-
-        Args:
-            first_ns: from when on times count.
-        """
+        """The entries as they are in the file of all ranks, but for names of processes."""
         for entry, ns in zip(self._timed, (self.times - first_ns).tolist(), strict=True):
             entry["ts"] = Raw(microseconds(ns))
         for entry in self._entries:

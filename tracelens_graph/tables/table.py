@@ -113,7 +113,6 @@ class Table:
         Args:
             width: longest line; columns leave and names are cut until a line fits, and notes are wrapped. None cuts
                 only what no line can be meant to hold.
-            color: whether to use terminal escapes.
             way_out: where the columns are that have left.
         """
         from tracelens_graph.tables.terminal import aligned, bold
@@ -180,13 +179,7 @@ Cells = Mapping[str, Sequence[Any]]
 
 
 def short_text(title: str, columns: Mapping[str, Any], about: Mapping[str, Column]) -> str:
-    """The first rows as lines that fit the terminal, and what is left out.
-
-    Args:
-        title: a line above.
-        columns: the columns of the table.
-        about: what they say of themselves.
-    """
+    """The first rows as lines that fit the terminal, and what is left out."""
     width = shutil.get_terminal_size((_PIPED, 0)).columns
     cells = _first_rows(columns, about)
     chosen = [(name, about.get(name), values) for name, values in cells.items()]

@@ -127,7 +127,6 @@ def aligned(
     Args:
         columns: name, what the column says about itself, and plain Python values.
         width: longest line. None cuts nothing but what no line can be meant to hold.
-        color: whether to use terminal escapes.
     """
     shown = [_column(name, about, values) for name, about, values in columns]
     left_out: list[str] = []

@@ -28,6 +28,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def counted(number: int, thing: str) -> str:
+    """`1 row`, `2,000 rows`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
 DEVICE_WORD = ContextVar("device_word", default="GPU")
 """What the devices of the traces at hand are called: set where a command loads them, used where it shows text."""
 
@@ -42,7 +47,6 @@ def in_device_words(text: str, is_prose: bool = True) -> str:
     """A text for people with the devices called what they are; columns of a table keep their places, if they can.
 
     Args:
-        text: the text.
         is_prose: whether it is no data or program, in which kernels have the names that these give them.
     """
     word = DEVICE_WORD.get()
@@ -164,11 +168,15 @@ def shown_name(name: str, width: int = 60) -> str:
     return cut_end(name, width) if name.strip() else repr(name[:width])
 
 
+def paragraphs(texts: Iterable[str], width: int | None, indent: str = "") -> list[str]:
+    """The lines of some texts of a trace, safe to print; see `wrapped`."""
+    return [line for text in texts for line in wrapped(printable(text), width, indent)]
+
+
 def wrapped(text: str, width: int | None, indent: str = "") -> Iterator[str]:
     """The lines of a paragraph, broken between words; a word longer than a line, behind a slash or at its end.
 
     Args:
-        text: one paragraph.
         width: columns of a line; None for a single line.
         indent: what stands before all lines but the first.
     """

@@ -24,7 +24,7 @@ from tracelens_graph.analyses.alignment.contexts import OUTSIDE_OF_OPS
 from tracelens_graph.analyses.alignment.difference import diff
 from tracelens_graph.analyses.alignment.divergence_points import Point
 from tracelens_graph.analyses.alignment.forest import Forest, Vocabulary, forest
-from tracelens_graph.analyses.alignment.gaps import settle_gaps
+from tracelens_graph.analyses.alignment.leaf_matching import settle_gaps
 from tracelens_graph.analyses.alignment.sequence import NEVER, Pairs
 from tracelens_graph.analyses.alignment.sequence import aligned as aligned_sequence
 from tracelens_graph.graph import common_order as anchors

@@ -19,10 +19,10 @@ from tracelens_graph.analyses.alignment.cause_words import (
     other_kernels,
     plain_name,
 )
-from tracelens_graph.analyses.alignment.causes import Reasons
 from tracelens_graph.analyses.alignment.difference import Diff, diff
 from tracelens_graph.analyses.alignment.layers import Among, count_up
 from tracelens_graph.analyses.alignment.reasons import Reason
+from tracelens_graph.analyses.alignment.rules import Reasons
 from tracelens_graph.analyses.alignment.times import time_parts
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.graph.core import Core

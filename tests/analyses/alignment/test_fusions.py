@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import pytest
 from call_trees import FORWARD, Call, copy, launch, load, module, op
 
-from tracelens_graph.analyses.alignment.causes import Reasons
 from tracelens_graph.analyses.alignment.difference import Diff, diff
 from tracelens_graph.analyses.alignment.reasons import Reason
+from tracelens_graph.analyses.alignment.rules import Reasons
 from tracelens_graph.graph.core import Core
 
 LAYERS = 3

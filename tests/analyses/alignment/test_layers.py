@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from call_trees import FORWARD, Call, launch, load, module, op
 
-from tracelens_graph.analyses.alignment.causes import Reasons
 from tracelens_graph.analyses.alignment.difference import Diff, diff
 from tracelens_graph.analyses.alignment.places import Place
 from tracelens_graph.analyses.alignment.reasons import Reason
+from tracelens_graph.analyses.alignment.rules import Reasons
 from tracelens_graph.graph.core import Core
 
 LAYERS = 6

@@ -10,11 +10,11 @@ import pytest
 from layered import GEMM, LAYER, Call, changed, kernels, program
 
 from corpus import CORPUS, cases, loaded
-from tracelens_graph.analyses.alignment.causes import Reasons
 from tracelens_graph.analyses.alignment.compared_steps import median_steps
 from tracelens_graph.analyses.alignment.difference import Diff, diff
 from tracelens_graph.analyses.alignment.places import Place
 from tracelens_graph.analyses.alignment.reasons import Reason
+from tracelens_graph.analyses.alignment.rules import Reasons
 from tracelens_graph.analyses.alignment.times import TimePart, time_parts
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.graph.core import Core

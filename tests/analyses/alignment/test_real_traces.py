@@ -16,11 +16,11 @@ from alignments import checked, torn
 
 from corpus import CORPUS, cases, loaded, needs_corpus, traces_named
 from tracelens_graph.analyses.alignment.align import Alignment, align
-from tracelens_graph.analyses.alignment.causes import Reasons
 from tracelens_graph.analyses.alignment.compared_steps import median_steps
 from tracelens_graph.analyses.alignment.difference import Diff, diff
 from tracelens_graph.analyses.alignment.places import Place
 from tracelens_graph.analyses.alignment.reasons import Reason, Why
+from tracelens_graph.analyses.alignment.rules import Reasons
 from tracelens_graph.analyses.alignment.times import time_parts
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.graph.window import window_of

@@ -47,6 +47,14 @@ def test_published_jobs(job: str) -> None:
 
 
 @needs_corpus
+def test_every_row_has_a_name() -> None:
+    """In a narrow terminal the columns of stages and data-parallel ranks give way."""
+    rows = tlg.slowdown(PUBLISHED / "trace-AR.parquet").table().records()
+    assert {row["name"] for row in rows if row["of"] == "stage"} == {"0", "1", "2", "3"}
+    assert len({(row["of"], row["name"]) for row in rows}) == len(rows)
+
+
+@needs_corpus
 @pytest.mark.parametrize(
     ("job", "culprit"), [("AR", "dp 0 stage 0 alone 1.97"), ("ST", "stage 3 (of 0 to 3) alone 1.23")]
 )

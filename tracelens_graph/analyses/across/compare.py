@@ -19,6 +19,7 @@ from tracelens_graph.tables.column import About, Column, Compared, count_column,
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.suggest import hint
+from tracelens_graph.utils.texts import counted
 
 COMPARISON = TableSchema(
     "comparison",
@@ -141,7 +142,7 @@ def notes_on_steps(runs: Mapping[str, Run]) -> list[str]:
     steps = {tag: sum(not str(name).startswith("(") for name in of) for tag, of in names.items()}
     if len(set(steps.values())) < 2:
         return []
-    counts = ", ".join(f"{number(count, 'step')} in {tag}" for tag, count in steps.items())
+    counts = ", ".join(f"{counted(count, 'step')} in {tag}" for tag, count in steps.items())
     return [f"{counts}: times are of all of them; --step N takes one of each"]
 
 
@@ -347,17 +348,12 @@ def _notes(how: Comparison, joined: Joined, tables: Mapping[str, Table]) -> list
             if lone.any():
                 time = np.nansum(joined.numbers(one, how.main)[lone])
                 calls = np.nansum(joined.numbers(one, how.count)[lone]) if how.count else 0
-                counted = f", {number(int(calls), how.counted)}" if how.count else ""
-                rows = number(int(lone.sum()), "row")
-                notes.append(f"{rows} of {one} not in {other}: {time:,.3f} {how.unit}{counted}")
+                calls_text = f", {counted(int(calls), how.counted)}" if how.count else ""
+                rows = counted(int(lone.sum()), "row")
+                notes.append(f"{rows} of {one} not in {other}: {time:,.3f} {how.unit}{calls_text}")
     if len({table.title for table in tables.values()}) > 1:
         notes += [f"{tag}: {table.title}" for tag, table in tables.items() if table.title]
     return [*notes, *(f"{tag}: {note}" for tag, table in tables.items() for note in table.notes)]
-
-
-def number(count: int, thing: str) -> str:
-    """A number of things, in words."""
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def _as_list(cell: Any) -> Any:

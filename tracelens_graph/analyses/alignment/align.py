@@ -103,7 +103,6 @@ def with_forward_matches(
     """The forests with backward ops named by what their forward ops are matched with; None without any.
 
     Args:
-        a, b: the forests.
         containers: their nodes, paired by a first alignment.
         names: numbers of names.
     """

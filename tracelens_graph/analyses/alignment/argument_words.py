@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from itertools import zip_longest
 from math import prod
+
+from tracelens_graph.perf.arguments import recorded_list
 
 _NOTHING: tuple[object, ...] = ([], "", None, "Scalar", "None")
 """What is recorded where an argument has no size or type, or was not recorded."""
@@ -40,7 +41,7 @@ def _differing(first: str, second: str, in_words: Callable[[object], str]) -> li
         return []
     return [
         (one, other)
-        for one, other in zip_longest(_list(first), _list(second))
+        for one, other in zip_longest(recorded_list(first), recorded_list(second))
         if one not in _NOTHING and other not in _NOTHING and in_words(one) != in_words(other)
     ]
 
@@ -61,7 +62,7 @@ def elements(dims: str) -> tuple[int, ...]:
     >>> elements("[[2,3],[],[[4],[5,6]]]")
     (6, -1, 34)
     """
-    return tuple(map(_elements, _list(dims)))
+    return tuple(map(_elements, recorded_list(dims)))
 
 
 def _elements(sizes: object) -> int:
@@ -76,14 +77,6 @@ def _elements(sizes: object) -> int:
         elif one:
             total += prod(min(size, _MOST_ELEMENTS) for size in one)
     return min(total, _MOST_ELEMENTS)
-
-
-def _list(text: str) -> list[object]:
-    try:
-        found = json.loads(text) if text else []
-    except (ValueError, RecursionError):
-        return []
-    return found if isinstance(found, list) else []
 
 
 def _size(sizes: object) -> str:

@@ -268,10 +268,6 @@ def details_of_alike(first: Iterable[str], second: Iterable[str], shown: Callabl
     """Kernels of the second side that look like one of the first -> what is another there.
 
     Kernels that both sides run are left out, and each kernel of the first side counts once.
-
-    Args:
-        first, second: whole names of kernels.
-        shown: what people see of a name.
     """
     ones, others = list(dict.fromkeys(first)), list(dict.fromkeys(second))
     common = {*ones} & {*others}

@@ -66,7 +66,6 @@ class TraceLensDiff:
     """A comparison as TraceLens's TraceDiff shows it. `trace1` is the first side.
 
     Args:
-        difference: the comparison.
         modules: whether the tables name the modules around ops; TraceLens does if its trees hold Python frames.
     """
 

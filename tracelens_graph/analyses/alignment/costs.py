@@ -252,8 +252,7 @@ class LeafTable:
             if signature not in self._rows:
                 self._rows[signature] = self._factors(signature, np.arange(len(self._known[1][0])))
             factor, never = (values[others] for values in self._rows[signature])
-        cost: np.ndarray = (self._weight_b[begin:end] + self._weight_a[i]) * factor + never
-        return cost
+        return (self._weight_b[begin:end] + self._weight_a[i]) * factor + never
 
     def _factors(self, signature: int, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """For one signature and some of the second stretch: thousandths of both weights, and NEVER or 0."""
@@ -306,8 +305,7 @@ class _Callers:
         common = (holds @ self._holds[0][callers]).astype(np.int64)
         common = common if is_few else common[others]
         sizes = self._sizes[0][callers] + self._sizes[1][others]
-        differ: np.ndarray = _OTHER_CALLERS * (sizes - 2 * common) // np.maximum(sizes, 1)
-        return differ
+        return _OTHER_CALLERS * (sizes - 2 * common) // np.maximum(sizes, 1)
 
 
 def _names_above(forest: Forest, nodes: list[int], leaves: slice | np.ndarray) -> list[frozenset[int]]:

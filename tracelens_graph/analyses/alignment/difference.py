@@ -78,10 +78,6 @@ class Diff:
 def diff(a: Core | Window, b: Core | Window, names: tuple[str, str] = ("A", "B")) -> Diff:
     """Compare two graphs, or windows of them, by structure.
 
-    Args:
-        a, b: what is compared.
-        names: what to call them.
-
     Raises:
         AnalysisError: one of them holds neither GPU work nor ops.
     """

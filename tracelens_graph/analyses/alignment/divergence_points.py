@@ -132,8 +132,7 @@ def _separated(a: Forest, node: np.ndarray, number: np.ndarray) -> np.ndarray:
     """What separates points below one node: nothing below ops and in streams, else the number."""
     is_one = np.append(a.is_op, False)  # the last is that of node -1
     is_one[a.lone_roots] = True
-    found: np.ndarray = np.where(is_one[node], -1, number)
-    return found
+    return np.where(is_one[node], -1, number)
 
 
 def _renamed_of_b(containers: Containers) -> np.ndarray:
@@ -227,8 +226,7 @@ def _extents(forest: Forest, point: Point, side: int, module: int) -> list[tuple
 
 def _is_module(forest: Forest) -> np.ndarray:
     """For each node whether it is a module, or a root."""
-    found: np.ndarray = (forest.row < 0) | (forest.window.core.columns.kind[forest.row] == Kind.Module)
-    return found
+    return (forest.row < 0) | (forest.window.core.columns.kind[forest.row] == Kind.Module)
 
 
 def _of_one_name(matching: Matching) -> tuple[np.ndarray, np.ndarray]:

@@ -147,8 +147,7 @@ class Forest:
 
     def _of_op(self, values: np.ndarray) -> np.ndarray:
         """Per leaf what the op has that launched it; 0 without one."""
-        found: np.ndarray = np.where(self.is_op[self.leaf_parent], values[self.leaf_parent], 0)
-        return found
+        return np.where(self.is_op[self.leaf_parent], values[self.leaf_parent], 0)
 
     @cached_property
     def sized_token(self) -> np.ndarray:
@@ -158,8 +157,7 @@ class Forest:
     @cached_property
     def is_communication(self) -> np.ndarray:
         """Per leaf whether its first event is communication."""
-        found: np.ndarray = gpu_classes(self.window.core, self.events[self.first_event[:-1]]) == COMMUNICATION
-        return found
+        return gpu_classes(self.window.core, self.events[self.first_event[:-1]]) == COMMUNICATION
 
     @cached_property
     def kernel_token(self) -> np.ndarray:
@@ -181,8 +179,7 @@ class Forest:
         """Per node a hash of what is below it by op, category and dims, in any order."""
         # Sums wrap around at 2**64, and differences of them are right all the same.
         running = np.concatenate((np.zeros(1, np.uint64), np.cumsum(self.sized_token, dtype=np.uint64)))
-        found: np.ndarray = running[self.high] - running[self.low]
-        return found
+        return running[self.high] - running[self.low]
 
     @cached_property
     def leaf_identity(self) -> np.ndarray:
@@ -229,13 +226,11 @@ class Forest:
         """Per leaf the root it is below."""
         roots = np.concatenate((self.linked_roots, self.lone_roots))
         roots = roots[np.argsort(self.low[roots], kind="stable")]
-        found: np.ndarray = np.repeat(roots, self.high[roots] - self.low[roots])
-        return found
+        return np.repeat(roots, self.high[roots] - self.low[roots])
 
     def items(self, node: int) -> list[int]:
         """What stands right below a node: nodes, and leaves as ~leaf."""
-        found: list[int] = self.child[self.child_start[node] : self.child_start[node + 1]].tolist()
-        return found
+        return self.child[self.child_start[node] : self.child_start[node + 1]].tolist()
 
     def event_name(self, row: int) -> str:
         """Name of a GPU event, or of what a launch in a capture launches."""
@@ -256,7 +251,6 @@ def forest(w: Window, names: Vocabulary, arguments: Vocabulary) -> Forest:
     """The pruned forest of a window.
 
     Args:
-        w: the window.
         names: numbers of names, shared with the other side.
         arguments: numbers of argument sets, likewise.
     """
@@ -334,8 +328,7 @@ def _bearing(core: Core, linked: np.ndarray) -> np.ndarray:
     if launches.any():
         wanted |= (c.kind == Kind.RuntimeCall) & launches[c.name]
     rows = np.flatnonzero(wanted)
-    found: np.ndarray = rows[np.searchsorted(linked, rows) < np.searchsorted(linked, c.last[rows], "right")]
-    return found
+    return rows[np.searchsorted(linked, rows) < np.searchsorted(linked, c.last[rows], "right")]
 
 
 def _names(core: Core, rows: np.ndarray, names: Vocabulary) -> np.ndarray:

@@ -109,7 +109,6 @@ class Layers:
     """The modules around the leaves of one side.
 
     Args:
-        contexts: where its leaves stand.
         partner: for each leaf its partner on the other side, -1 without one.
     """
 
@@ -175,10 +174,6 @@ class Layers:
 
     def innermost(self, leaves: Rows, among: Among) -> tuple[list[str], Codes, Among]:
         """The innermost modules that hold some leaves, one in each of some outer ones.
-
-        Args:
-            leaves: the leaves.
-            among: the outer ones.
 
         Returns:
             Their classes, the outermost first, none where there are no such; for each leaf the number of that around

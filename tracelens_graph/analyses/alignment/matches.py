@@ -86,13 +86,11 @@ def _on_both_sides(
 
 def _event_counts(forest: Forest) -> np.ndarray:
     """Number of GPU events below each node."""
-    below: np.ndarray = forest.first_event[forest.high] - forest.first_event[forest.low]
-    return below
+    return forest.first_event[forest.high] - forest.first_event[forest.low]
 
 
 def _count(forest: Forest, leaves: np.ndarray) -> np.ndarray:
-    found: np.ndarray = np.diff(forest.first_event)[leaves]
-    return found
+    return np.diff(forest.first_event)[leaves]
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +146,6 @@ def matches_of(
     """The pairs of an alignment.
 
     Args:
-        sides: its forests.
         nodes: for each node of the first one its partner, -1 without one, and how it resembles it.
         leaves: the same for leaves.
     """
@@ -190,8 +187,7 @@ class _Times:
 
     def of(self, rows: np.ndarray) -> np.ndarray:
         """GPU time of some of them."""
-        found: np.ndarray = self._ns[np.searchsorted(self.rows, rows)]
-        return found
+        return self._ns[np.searchsorted(self.rows, rows)]
 
 
 def _events(a: Forest, b: Forest, i: np.ndarray, j: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -48,8 +48,13 @@ class Branch:
     @property
     def name(self) -> str:
         """What is called."""
-        first, second = self.names
-        return first if first == second or not second else second if not first else f"{first} -> {second}"
+        return one_name(self.names)
+
+
+def one_name(names: tuple[str, str], between: str = " -> ") -> str:
+    """What is called on both sides, where one of them may have nothing."""
+    first, second = names
+    return first if first == second or not second else second if not first else first + between + second
 
 
 def merged_tree(alignment: Alignment) -> list[Branch]:
@@ -61,7 +66,6 @@ class MergedNodes:
     """Nodes of the merged tree: pairs of nodes, and nodes of one side without a shared leaf below.
 
     Args:
-        alignment: the two sides.
         is_drawn: which nodes of a side may be drawn; all but frames of Python and threads without it.
     """
 
@@ -175,8 +179,7 @@ def _is_drawn(forest: Forest) -> np.ndarray:
 def _is_alone(forest: Forest, partner: np.ndarray) -> np.ndarray:
     """Nodes without a shared leaf below."""
     shared = np.concatenate(([0], np.cumsum(partner >= 0)))
-    found: np.ndarray = shared[forest.high] == shared[forest.low]
-    return found
+    return shared[forest.high] == shared[forest.low]
 
 
 def _places(alignment: Alignment) -> tuple[np.ndarray, np.ndarray]:

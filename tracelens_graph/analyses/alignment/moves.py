@@ -81,8 +81,7 @@ def _is_known_by_name(units: Units) -> Mask:
     forest = units.forest
     node = np.maximum(np.array(units.items), 0)
     kind = forest.window.core.columns.kind[forest.row[node]]
-    found: Mask = (kind == Kind.Module) | (forest.name[node] != forest.called[node])
-    return found
+    return (kind == Kind.Module) | (forest.name[node] != forest.called[node])
 
 
 def runs_of(pairs: Pairs) -> list[Pairs]:

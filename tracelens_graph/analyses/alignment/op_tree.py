@@ -16,7 +16,7 @@ import numpy as np
 from tracelens_graph.analyses.alignment.align import Alignment
 from tracelens_graph.analyses.alignment.containers import common_places
 from tracelens_graph.analyses.alignment.forest import Forest, Vocabulary
-from tracelens_graph.analyses.alignment.merged import MergedNodes
+from tracelens_graph.analyses.alignment.merged import MergedNodes, one_name
 from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import GPU_KINDS, Kind
@@ -68,8 +68,7 @@ class OpTree:
 
     def name(self, node: int) -> str:
         """What it is called, `x | y` where the sides call it differently."""
-        first, second = self.names(node)
-        return first if first == second or not second else second if not first else f"{first} | {second}"
+        return one_name(self.names(node), " | ")
 
     def events_below(self, node: int, side: int) -> list[int]:
         """Rows of the GPU events of a side at and below a node."""
@@ -218,8 +217,7 @@ class _Builder:
         ops = w.rows_of_kind(Kind.Op)
         ops = ops[nearest_above(c, ops, (Kind.Op, Kind.RuntimeCall)) < 0]
         gpu = w.linked_gpu_rows
-        found: np.ndarray = ops[np.searchsorted(gpu, ops) == np.searchsorted(gpu, c.last[ops], "right")]
-        return found
+        return ops[np.searchsorted(gpu, ops) == np.searchsorted(gpu, c.last[ops], "right")]
 
 
 @dataclass(eq=False)

@@ -33,8 +33,7 @@ def paired_roots(a: Forest, b: Forest, of_a: np.ndarray, of_b: np.ndarray) -> Pa
 
 def _by_size(forest: Forest, roots: np.ndarray) -> list[int]:
     size = forest.high[roots] - forest.low[roots]
-    found: list[int] = roots[np.argsort(-size, kind="stable")].tolist()
-    return found
+    return roots[np.argsort(-size, kind="stable")].tolist()
 
 
 Bag = dict[int, int]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tracelens_graph.analyses.alignment.cause_words import called, counted, is_move, listed, words
 from tracelens_graph.analyses.alignment.evidence import Evidence, times
+from tracelens_graph.analyses.alignment.places import Place
 from tracelens_graph.analyses.alignment.reasons import Reason, Why
 from tracelens_graph.analyses.alignment.whole_evidence import CONTENDED, Whole
 from tracelens_graph.analyses.shared.common_factor import CLOCK
@@ -272,3 +273,15 @@ RULES: Sequence[Rule] = (
     _has_another_kernel,
 )
 """What may explain a place, in the order in which it is asked; the last always answers."""
+
+
+class Reasons(Whole):
+    """Reasons for the places of a comparison."""
+
+    def of(self, place: Place) -> Why:
+        """Why the sides differ at a place."""
+        evidence = self.evidence(place)
+        why = next(why for rule in RULES if (why := rule(evidence, self)) is not None)
+        if place.among is None or place.among.ratio is not None:
+            return why
+        return why._replace(text=f"{place.among}: {why.text}")

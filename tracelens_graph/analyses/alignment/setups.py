@@ -201,8 +201,7 @@ def _time_by_arguments(difference: Diff) -> dict[tuple[int, int], int]:
 
 def _argsets(side: Forest) -> np.ndarray:
     """Per node the code of its arguments; -1 for what is no op, and without any."""
-    found: np.ndarray = np.where(side.is_op, side.window.core.columns.argset[side.row], -1)
-    return found
+    return np.where(side.is_op, side.window.core.columns.argset[side.row], -1)
 
 
 def _of_software(a: Core, b: Core) -> Iterator[Unlike]:

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.causes import Reasons
 from tracelens_graph.analyses.alignment.compared_steps import choice_note, median_steps, steps_with_work
 from tracelens_graph.analyses.alignment.difference import Diff, diff
 from tracelens_graph.analyses.alignment.forest import Forest, Vocabulary, forest
 from tracelens_graph.analyses.alignment.host_work import HOST_TIMES, comparable, is_of_host
 from tracelens_graph.analyses.alignment.noise import Proof
+from tracelens_graph.analyses.alignment.rules import Reasons
 from tracelens_graph.analyses.alignment.tables import module_of, noise_of, op_of, percent
 from tracelens_graph.analyses.structure.layers import side_by_side
 from tracelens_graph.analyses.timeline.timeline import times_of
@@ -117,7 +117,6 @@ def runs_table(runs: Iterable[tuple[str, Window]], chosen: bool = False) -> Tabl
     """Runs against the first of them, in their order; one run beside the first is held at a time.
 
     Args:
-        runs: their names and windows.
         chosen: whether windows were chosen; else steps of median GPU time are compared where both have steps.
     """
     structures = Structures()
@@ -227,11 +226,7 @@ def odd_parts(w: Window) -> Table:
 
 
 def odd_ranks(ranks: Mapping[str, Window]) -> Table:
-    """Which of several ranks, or other runs of one program, is not like the others.
-
-    Args:
-        ranks: their windows by name.
-    """
+    """Which of several ranks, or other runs of one program, is not like the others."""
     structures = Structures()
     parts = []
     for name, window in zip(ranks, comparable(*ranks.values()), strict=True):
@@ -293,7 +288,6 @@ def _odd(part: str, called: str, parts: Sequence[_Part], notes: list[str]) -> li
     Args:
         part: what a part is.
         called: how many there are of what.
-        parts: the parts.
         notes: takes what there is to say of all of them.
     """
     structure, alike = Counter(one.structure for one in parts).most_common(1)[0]

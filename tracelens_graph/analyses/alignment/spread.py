@@ -150,8 +150,7 @@ def _lengths(w: Window, steps: Rows) -> Ns:
     rows, begin, end = step_bounds(w)
     order = np.argsort(rows)
     at = order[np.searchsorted(rows[order], steps)]
-    found: Ns = (end - begin)[at]
-    return found
+    return (end - begin)[at]
 
 
 class Durations:
@@ -269,8 +268,7 @@ def _medians(group: Codes, values: np.ndarray) -> np.ndarray:
     count = np.bincount(group)
     begin = np.cumsum(count) - count
     low, high = (values[order[begin + middle]] for middle in ((count - 1) // 2, count // 2))
-    found: np.ndarray = (low + high) / 2
-    return found
+    return (low + high) / 2
 
 
 def _clipped(ns: np.ndarray, usual: Codes, group: Codes) -> np.ndarray:

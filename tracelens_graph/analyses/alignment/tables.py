@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.causes import Reasons
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.host_work import is_of_host
+from tracelens_graph.analyses.alignment.merged import one_name
 from tracelens_graph.analyses.alignment.noise import Interval, Noise, Proof
 from tracelens_graph.analyses.alignment.places import Place
 from tracelens_graph.analyses.alignment.reasons import OTHER_CALLS, Why
+from tracelens_graph.analyses.alignment.rules import Reasons
 from tracelens_graph.analyses.alignment.spread import STEP, step_time
 from tracelens_graph.analyses.alignment.times import times_table
 from tracelens_graph.analyses.shared.gpu_work import uids_of
@@ -113,7 +114,6 @@ def diff_tables(difference: Diff, with_noise: bool = True) -> dict[str, Table]:
     """`diff_totals`, `diff_times` and `diff_places` of a comparison.
 
     Args:
-        difference: the comparison.
         with_noise: whether intervals are asked for, and which changes are noise.
     """
     reasons = Reasons(difference)
@@ -127,7 +127,6 @@ def noise_of(difference: Diff, why: Sequence[Why]) -> Noise:
     """The intervals of a comparison.
 
     Args:
-        difference: the comparison.
         why: the reasons of its places, which show where arguments differ.
     """
     return Noise(difference, np.array([one.reason in OTHER_CALLS for one in why], bool))
@@ -137,7 +136,6 @@ def totals_table(difference: Diff, noise: Noise | None = None) -> Table:
     """How long both sides take in all; the times below `total_time` add up to it.
 
     Args:
-        difference: the comparison.
         noise: its intervals; None for a table without.
     """
     windows = difference.a, difference.b
@@ -181,7 +179,6 @@ def places_table(difference: Diff, why: Sequence[Why] | None = None, noise: Nois
     """Where two traces differ, the largest change first; changes add up to that of the GPU time.
 
     Args:
-        difference: the comparison.
         why: the reasons of its places, where they are known.
         noise: its intervals; None for a table without.
     """
@@ -219,8 +216,7 @@ def _intervals(found: Sequence[Interval | None]) -> dict[str, Cells]:
 
 def op_of(place: Place) -> str:
     """What is called at a place, on both sides."""
-    first, second = place.names
-    return first if first == second or not second else second if not first else f"{first} -> {second}"
+    return one_name(place.names)
 
 
 def module_of(place: Place) -> str:

@@ -38,7 +38,6 @@ def with_comparison(unified: Table, w: Window, difference: TraceLensDiff, recomp
 
     Args:
         unified: the table of the window.
-        w: the window.
         difference: the window against another.
         recompute: whether the table separates recomputation of activations from the rest.
     """

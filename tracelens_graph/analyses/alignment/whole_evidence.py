@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 
 import numpy as np
 
+from tracelens_graph.analyses.alignment.align import Alignment
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.evidence import Evidence, times
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.alignment.places import Place
-from tracelens_graph.analyses.alignment.time_ratios import common_factor
-from tracelens_graph.analyses.shared.common_factor import CLOCK
-from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
+from tracelens_graph.analyses.shared.common_factor import CLOCK, agreed_factor
+from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, COMPUTATION, gpu_classes
 from tracelens_graph.graph.intervals import length_before, merge
 
 CONTENDED = 0.2
@@ -25,7 +26,6 @@ class Whole:
     """What all places of a comparison show together.
 
     Args:
-        difference: the comparison.
         is_part: whether its sides are parts of one program, such as two layers: then no clock explains what differs.
     """
 
@@ -115,3 +115,31 @@ def _devices(side: Forest) -> set[str]:
     listed = side.window.core.info.metadata.get("deviceProperties")
     described = listed if isinstance(listed, list) else []
     return {str(device.get("name")) for device in described if isinstance(device, dict)}
+
+
+_COMPARABLE = 0.5
+"""Share of the time of all computation that must be comparable."""
+
+
+def common_factor(alignment: Alignment, places: Iterable[Place]) -> float | None:
+    """The factor by which all kernels take longer or less on the second side; None where they do not agree on one.
+
+    Args:
+        places: those whose arguments are the same: only their kernels can be compared.
+    """
+    a, b = alignment.sides
+    leaves = np.array([leaf for place in places for leaf in place.leaves(0)], np.int64)
+    leaves = leaves[(alignment.leaves[0][leaves] >= 0) & _computes(a)[leaves] & (a.ns[leaves] > 0)]
+    partners = alignment.leaves[0][leaves]
+    number = np.diff(a.first_event)[leaves] == np.diff(b.first_event)[partners]
+    same = number & (a.kernel[leaves] == b.kernel[partners]) & (b.ns[partners] > 0)
+    leaves, partners = leaves[same], partners[same]
+    ns = a.ns[leaves]
+    if not len(ns) or ns.sum() < _COMPARABLE * a.ns[_computes(a)].sum():
+        return None
+    return agreed_factor(b.ns[partners] / ns, ns, a.kernel[leaves])
+
+
+def _computes(side: Forest) -> np.ndarray:
+    """Per leaf whether its first event computes: neither communication nor a copy."""
+    return gpu_classes(side.window.core, side.events[side.first_event[:-1]]) == COMPUTATION

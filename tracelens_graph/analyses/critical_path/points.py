@@ -154,15 +154,15 @@ def rank_points(core: Core) -> RankPoints:
     )
 
 
-_ROUNDED_NS = 2
-"""Start and duration are rounded, so that what a call waited for may seem to end so much after it returned."""
+_AHEAD_NS = 10_000
+"""The GPU's clock may be some us ahead, so that what a call waited for seems to end so much after it returned."""
 
 
 def _returns(end_ns: Ns, calls: Rows, awaited: Rows, queue: GpuQueue) -> Ns:
     """Ends of all rows, of calls that wait no sooner than what they wait for."""
-    rounded = (queue.end_ns[awaited] > end_ns[calls]) & (queue.end_ns[awaited] <= end_ns[calls] + _ROUNDED_NS)
+    ahead = (queue.end_ns[awaited] > end_ns[calls]) & (queue.end_ns[awaited] <= end_ns[calls] + _AHEAD_NS)
     found = end_ns.copy()
-    np.maximum.at(found, calls[rounded], queue.end_ns[awaited[rounded]])
+    np.maximum.at(found, calls[ahead], queue.end_ns[awaited[ahead]])
     return found
 
 

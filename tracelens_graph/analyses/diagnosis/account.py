@@ -91,14 +91,12 @@ class Account:
     @cached_property
     def causes(self) -> np.ndarray:
         """Idle time of the window by cause."""
-        found: np.ndarray = self.idle.parts.sum(axis=1)
-        return found
+        return self.idle.parts.sum(axis=1)
 
     @cached_property
     def causes_in_span(self) -> np.ndarray:
         """The same within the span."""
-        found: np.ndarray = self.causes - self.idle.parts[:, self.at_edges].sum(axis=1)
-        return found
+        return self.causes - self.idle.parts[:, self.at_edges].sum(axis=1)
 
     @property
     def has_stacks(self) -> bool:

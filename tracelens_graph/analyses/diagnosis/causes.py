@@ -152,7 +152,6 @@ def _are_short_launches(account: Account, families: Families, part: np.ndarray) 
     """Whether idle time lies before many short kernels: not before one after a long function, nor in a replay.
 
     Args:
-        account, families: of the window.
         part: of each gap what is due to a cause, ns.
     """
     c, gpu = account.window.core.columns, account.window.gpu_rows

@@ -300,8 +300,6 @@ def op_advice(
     for at least `TUNING_PERCENT` of the time and the headline does not blame something else.
 
     Args:
-        g: the graph, or a window of it.
-        findings: its verdict.
         names: names of operations, as in `ops_summary`.
         linked_only: as there.
         arch: the device; None for the one that the trace describes.
@@ -357,7 +355,6 @@ def fitting(w: Window, advice: Iterable[str], uid: int = -1) -> tuple[str, ...]:
     """What to try in the words of the window's framework, without what was done already.
 
     Args:
-        w: the window.
         advice: names of ADVICE.
         uid: the node that they are for; -1 for the whole window.
     """

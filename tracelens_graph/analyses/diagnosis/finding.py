@@ -115,7 +115,7 @@ TOPICS: Mapping[str, str] = {
     "host_to_device_copy": "copies to the device with nothing beside them, and idle time because of them",
     "other_copies": "other copies with nothing beside them",
     "launches": "idle: the host was in ops and launch calls, or the GPU went from one short kernel to the next",
-    "python": "idle: the host was in Python, in no op and no call",
+    "python": "idle: the host was in Python or the operating system, in no op and no call",
     "unrecorded": "idle: nothing is recorded of what the launching thread did",
     "compilation": "idle: the host traced or compiled a program",
     "allocation": "idle: the host had the driver allocate or release memory",

@@ -234,7 +234,6 @@ def headline(account: Account, families: Families, arch: Architecture | None = N
     run its name has to take that much.
 
     Args:
-        account: of the time.
         families: of the kernels.
         arch: the device that says whether memory bounds products; None for the one that the trace describes.
     """

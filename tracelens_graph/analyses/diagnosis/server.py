@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,9 @@ from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.account import Account, account_of
 from tracelens_graph.analyses.diagnosis.finding import Finding, Severity, brief, percent, shown_ms
 from tracelens_graph.analyses.idle.between_steps import engine_of
-from tracelens_graph.analyses.idle.idle import BETWEEN_STEPS
+from tracelens_graph.analyses.idle.blame import Blamed, blame
+from tracelens_graph.analyses.idle.idle import BETWEEN_STEPS, UNKNOWN, Cause
 from tracelens_graph.analyses.serving.costs import step_costs
-from tracelens_graph.analyses.serving.gaps import host_parts_between
 from tracelens_graph.analyses.serving.iterations import BETWEEN, Served, served_in
 from tracelens_graph.analyses.serving.phases import phases
 from tracelens_graph.graph.iterations import left_out_of
@@ -196,3 +198,48 @@ def leading_between(account: Account) -> str:
 def doing_between(part: str) -> str:
     """A part of the host's work between steps, in words."""
     return f"for {_PARTS[part][0]} between steps"
+
+
+_OTHERS: Mapping[str, Sequence[Cause]] = {
+    "launch": (Cause.launches, Cause.queued),
+    "wait": (Cause.synchronization,),
+    "unrecorded": UNKNOWN,
+}
+_CAUSES: Mapping[str, Sequence[Cause]] = {
+    **{cause.name: (cause,) for cause in BETWEEN_STEPS},
+    **_OTHERS,
+    "python": [cause for cause in Cause if cause not in (*BETWEEN_STEPS, *sum(map(tuple, _OTHERS.values()), ()))],
+}
+"""What the host does between steps -> causes of idle time: its work, launches, waiting for the GPU, what was not
+recorded, and all else, which is Python and ops."""
+
+
+@dataclass(frozen=True, eq=False)
+class HostParts:
+    """Idle time between steps by what the host did, as `idle_causes` has it.
+
+    Attributes:
+        ns: part -> time, for all of _CAUSES; they add up to the gaps, over all devices.
+        gaps: number of gaps.
+    """
+
+    served: Served
+    ns: Mapping[str, int]
+    gaps: int
+
+    @property
+    def leads(self) -> str:
+        """The part with most of the time."""
+        return max(self.ns, key=lambda part: self.ns[part])
+
+    @cached_property
+    def due(self) -> Blamed:
+        """The function that most of that part is due to."""
+        at = np.flatnonzero(self.served.between)
+        return blame(self.served.window.core, self.served.idle, at, _CAUSES[self.leads])
+
+
+def host_parts_between(served: Served) -> HostParts:
+    """What the thread that launches did in the idle gaps between iterations; each instant goes to one part."""
+    parts = served.idle.parts[:, served.between]
+    return HostParts(served, {part: int(parts[list(causes)].sum()) for part, causes in _CAUSES.items()}, parts.shape[1])

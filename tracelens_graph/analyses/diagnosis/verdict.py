@@ -22,17 +22,21 @@ from tracelens_graph.analyses.diagnosis.headline import (
     start_up,
     too_little,
 )
-from tracelens_graph.analyses.diagnosis.operation import leading_operation, operations
 from tracelens_graph.analyses.ops.programs import compilations, programs
+from tracelens_graph.analyses.performance.judged_ops import JudgedOp, judged_ops
+from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, gpu_classes
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.iterations import is_of_server
 from tracelens_graph.graph.window import Window, step_number, window_of
+from tracelens_graph.perf.devices import Architecture
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.names import short_name
 from tracelens_graph.utils.arrays import Rows
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
+
 
 _NAMED = 3
 """Programs that a line names."""
@@ -111,7 +115,6 @@ def verdict(g: Core | Window, arch: Architecture | None = None) -> Verdict:
     events what ran on the host.
 
     Args:
-        g: the graph, or a window of it.
         arch: the device that rates are compared with; None for the one that the trace describes.
     """
     w = window_of(g)
@@ -158,7 +161,6 @@ def _opportunities(
     """What could win most of the parts that bound the run, as far as the findings have not named it.
 
     Args:
-        w: the window.
         arch: the device; None for the one that the trace describes.
         parts: that bound the run; what shortens others would win nothing.
         named: the findings.
@@ -298,3 +300,47 @@ def _long_step(w: Window) -> Iterator[Finding]:
     text = f"{brief(name)} took {shown_ms(took)}, the median of {len(rows):,} steps {shown_ms(median)}"
     evidence: dict[str, Any] = {"step": number, "ms": took / 1e6, "median_ms": median / 1e6, "steps": len(rows)}
     yield Finding("long_step", text, evidence, ask_next=f"tracelens-graph report TRACE --step {number}")
+
+
+def leading_operation(w: Window) -> bool:
+    """Whether one operation computes for nearly all GPU time: a trace of that operation."""
+    c = w.core.columns
+    owned = w.gpu_rows[(c.owner[w.gpu_rows] >= 0) & (gpu_classes(w.core, w.gpu_rows) == COMPUTATION)]
+    time = sum_by_group(c.name[c.owner[owned]], c.dur_ns[owned], len(w.core.names))
+    whole = int(c.dur_ns[w.gpu_rows].sum())
+    return whole > 0 and int(time.max(initial=0)) >= limits.ONE_OPERATION_PERCENT / 100 * whole
+
+
+def operations(w: Window, arch: Architecture | None) -> Iterator[Finding]:
+    """A finding for each operation with much of the GPU time, the most first.
+
+    Args:
+        arch: the device; None for the one that the trace describes.
+    """
+    found = list(judged_ops(w, arch).expensive(limits.WORTH_REPORTING_PERCENT))
+    yield from map(_operation, found[: limits.OPERATIONS])
+
+
+def _operation(op: JudgedOp) -> Finding:
+    share, calls, device = op.percent_of_roof, op.calls, op.ops.device
+    evidence: dict[str, Any] = {
+        "ms": op.us / 1e3, "percent": op.row["Percentage (%)"], "percent_of": "gpu_time", "calls": calls,
+        "uid": op.uid, "op": op.name, "bound": op.bound, "device": device.name if device else "",
+    }  # fmt: skip
+    named = {
+        "flops_per_byte": op.row["FLOPS/Byte"], "tflops_s": op.rates.tflops_s, "tb_s": op.rates.tb_s,
+        "percent_of_roof": share,
+    }  # fmt: skip
+    evidence |= {name: value for name, value in named.items() if value is not None}
+    mean = op.row.get("Pct Roofline_mean")
+    if share is not None and mean is not None and abs(mean - share) >= limits.APART_POINTS:
+        evidence["mean_percent_of_roof"] = mean
+    if share is None or share < limits.NEAR_ROOF_PERCENT:
+        evidence["held_back_by"] = ", ".join(one.name for one in op.reasons)
+    text = (
+        f"{op.title}: {shown_ms(op.us * 1e3)} in {calls:,} call{'s'[: calls > 1]}, {op.row['Percentage (%)']:.1f} % of"
+        f" the GPU time; {'; '.join(filter(None, (op.roof_text(), op.reasons_text)))}"
+    )
+    advice = tuple(dict.fromkeys(one.advice for one in op.reasons if one.advice))
+    ask = f"tracelens-graph tree TRACE --uid {op.uid} --up"
+    return Finding("operation", f"{text} [uid {op.uid}]", evidence, "fact", advice, ask, f"operation@{op.signature}")

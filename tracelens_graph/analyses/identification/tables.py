@@ -49,7 +49,6 @@ def identified_kernels(g: Core | Window, by: str = "layer") -> Table:
     and what stands around it; roles follow from the grammar of kernel families.
 
     Args:
-        g: the graph, or a window of it.
         by: layer, for a row per layer and role; role, for the same roles of all layers in one row, the greatest time
             first.
 

@@ -58,15 +58,13 @@ def are_between_steps(core: Core, row: Rows, ended: Rows) -> Mask:
     """Which gaps lie between the iterations of a server: the GPU work around them is of two of these, or of none.
 
     Args:
-        core: the graph.
         row: the GPU event that ends each gap.
         ended: the GPU event where it begins.
     """
     if not (is_of_server(core) or engine_of(core)) or not len(found := iterations_of(core)):
         return np.zeros(len(row), bool)
     of = found.of
-    between: Mask = (of[row] != of[ended]) | (of[row] < 0)
-    return between
+    return (of[row] != of[ended]) | (of[row] < 0)
 
 
 class HostWork:

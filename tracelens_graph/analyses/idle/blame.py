@@ -64,14 +64,7 @@ def culprit(core: Core, idle: Idle, gap: int, cause: Cause) -> tuple[int, int]:
 
 
 def blame(core: Core, idle: Idle, gaps: Rows, causes: Sequence[Cause]) -> Blamed:
-    """The function to which the parts of some gaps with these causes are due most.
-
-    Args:
-        core: the graph.
-        idle: all gaps.
-        gaps: positions of those that count.
-        causes: whose parts count.
-    """
+    """The function to which the parts of some gaps with these causes are due most."""
     return blamed(core, spent_in(core, idle, gaps, causes))
 
 
@@ -164,7 +157,6 @@ def in_waits(core: Core, rows: Rows, due: Ns, start: Ns, end: Ns) -> Spent:
     """The waiting calls that cost the host its lead.
 
     Args:
-        core: the graph.
         rows: the call in which each gap began.
         due: idle time that is due to it.
         start, end: of the gaps.
@@ -223,7 +215,6 @@ def line_below(w: Window, spent: Spent, found: Blamed) -> tuple[int, int]:
     """The user's line, below the calls of a function, with most of some time outside of what other lines call.
 
     Args:
-        w: the graph, or a window of it.
         spent: the time.
         found: the function; its own line is no answer.
 
@@ -284,8 +275,7 @@ def _functions(core: Core, rows: Rows) -> Codes:
     """Numbers of functions: names without what differs between their calls."""
     codes, at = np.unique(core.columns.name[rows], return_inverse=True)
     _, number = np.unique([_VARIES.sub(r"\1", core.names[code]) for code in codes.tolist()], return_inverse=True)
-    found: Codes = number[at]
-    return found
+    return number[at]
 
 
 def own_time(calls: Calls, rows: Rows, gaps: Intervals) -> tuple[Rows, Ns]:

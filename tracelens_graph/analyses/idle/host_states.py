@@ -45,6 +45,13 @@ _CALLS = tuple(
     )
 )
 """States and what names of runtime calls hold, CUDA's, HIP's and those of JAX's runtime: the first that fits counts."""
+_OF_THE_SYSTEM = re.compile(
+    r"""^(?:pthread_ | sem_ | [ep]?poll | epoll_ | p?select | futex | p?read | p?write | recv | send | accept | connect
+    | wait | (?:clock_)?nanosleep | u?sleep | sched_yield | ioctl | mmap | munmap | open | close
+    | f(?:open|close|read|write|gets|puts|flush|sync|datasync) | flock | v?fork | sig | syscall )""",
+    re.VERBOSE,
+)
+"""Calls of the operating system, in which a thread waits for others or for a file."""
 _TO_DEVICE = re.compile(r"HtoD|Host ?(?:->|To) ?Device", re.IGNORECASE)
 _FRAMES = {
     DATA_LOADER: ("torch/utils/data/", "torch\\utils\\data\\", "nvidia/dali/"),
@@ -87,15 +94,14 @@ def _per_name(core: Core, rows: np.ndarray, value: Callable[[str], int]) -> np.n
     values[codes] = 1
     for code in np.flatnonzero(values).tolist():
         values[code] = value(core.names[code])
-    found: np.ndarray = values[codes]
-    return found
+    return values[codes]
 
 
 def row_states(core: Core) -> np.ndarray:
     """For every row the state its thread is in while this is the innermost call.
 
     A copy call waits if it returns no sooner than its copy has ended. What waits within an op that copies to the
-    device, waits for that copy.
+    device, waits for that copy. A call of the operating system is part of the op around it, or else of the program.
     """
     kind = core.columns.kind
     state = np.zeros(len(kind), np.uint8)
@@ -105,6 +111,8 @@ def row_states(core: Core) -> np.ndarray:
     ):  # fmt: skip
         rows = np.flatnonzero(kind == of)
         state[rows] = _per_name(core, rows, value)
+    of_system = rows[_per_name(core, rows, lambda name: bool(_OF_THE_SYSTEM.match(name))) > 0]
+    state[of_system[nearest_above(core.columns, of_system, (Kind.Op,)) < 0]] = PYTHON
     _judge_copies(core, state)
     return state
 
@@ -137,8 +145,7 @@ def pageable(core: Core, rows: np.ndarray) -> np.ndarray:
 
 def ends(core: Core, rows: np.ndarray) -> np.ndarray:
     """Ends of rows, ns."""
-    end: np.ndarray = core.columns.start_ns[rows] + core.columns.dur_ns[rows]
-    return end
+    return core.columns.start_ns[rows] + core.columns.dur_ns[rows]
 
 
 def _dispatcher(core: Core) -> int:
@@ -232,8 +239,7 @@ class Calls:
 
     @cached_property
     def _starts(self) -> np.ndarray:
-        starts: np.ndarray = self._c.start_ns[self.rows]
-        return starts
+        return self._c.start_ns[self.rows]
 
     def within(self, thread: int, start: int, end: int) -> np.ndarray:
         """Rows of a thread's calls that may lie in a span: those that start in it, and the chain open before it."""
@@ -298,8 +304,7 @@ class Clock:
             return at
         begun = np.searchsorted(self._start, at, "right")
         ahead = np.where(begun > 0, np.maximum(self._end[begun - 1] - at, 0), 0)
-        time: np.ndarray = at - self._before[begun] + ahead
-        return time
+        return at - self._before[begun] + ahead
 
 
 class ThreadStates:
@@ -413,8 +418,7 @@ class Timelines:
         """The time that threads themselves, without the dispatcher, spent in a state within spans."""
         total = np.zeros((STATES, len(thread)), np.int64)
         self._add(self._alone, thread, start, end, total)
-        found: np.ndarray = total[state]
-        return found
+        return total[state]
 
     @staticmethod
     def _add(

@@ -72,7 +72,7 @@ CAUSE_MEANING = {
     Cause.host_to_device_copy: "a copy to the device held the host",
     Cause.allocation: "the host had the driver allocate or release memory",
     Cause.launches: "the host was in ops and launch calls, or the launch was on its way to the GPU",
-    Cause.python: "the host was in Python, in no op and no call",
+    Cause.python: "the host was in Python or the operating system, in no op and no call",
     Cause.queued: "the work had been launched already, and the GPU went from one piece to the next",
     Cause.unknown_no_launch: "no known cause: the launch of the work that ends the gap is not in the trace",
     Cause.unknown_not_recorded: "no known cause: nothing is recorded on the thread that launched next",

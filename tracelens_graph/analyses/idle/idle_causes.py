@@ -71,9 +71,6 @@ def idle_causes(g: Core | Window) -> Table:
     work to the next. But a start later than 0.1 ms after the launch, or than 20 us after other work, has no known
     cause. Of several devices the times are added up.
 
-    Args:
-        g: the graph, or a window of it.
-
     Returns:
         One row per cause with its gaps, its time, the longest example and the call that it is due to most, which is
         that of the findings of a report; the cause with most time first.

@@ -74,7 +74,6 @@ def idle_gaps(g: Core | Window, device: int | None = None, min_us: float = 1, to
     gap with its largest cause. `idle_causes` of the report splits all gaps by cause.
 
     Args:
-        g: the graph, or a window of it.
         device: index of a device; by default all of them.
         min_us: shorter gaps are left out.
         top: how many gaps are shown; 0 for all.
@@ -131,7 +130,6 @@ def host_parts(
     """What the launching thread did most in gaps: nothing where the work had been queued before.
 
     Args:
-        core: the graph.
         row: the GPU events that end the gaps.
         start, end: the gaps, ns.
 

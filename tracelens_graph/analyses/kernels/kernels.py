@@ -59,7 +59,6 @@ def kernel_summary(g: Core | Window, kernel_categories: bool = False) -> Table:
     last end of all GPU events.
 
     Args:
-        g: the graph, or a window of it.
         kernel_categories: add the category of each kernel, by its name and op.
     """
     w = window_of(g)

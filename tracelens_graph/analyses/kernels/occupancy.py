@@ -118,11 +118,7 @@ class _Shapes:
 
 
 def kernel_occupancy(g: Core | Window) -> Table:
-    """Kernels by name with how well they fill the device, the greatest time first.
-
-    Args:
-        g: the graph, or a window of it.
-    """
+    """Kernels by name with how well they fill the device, the greatest time first."""
     w = window_of(g)
     core, c = w.core, w.core.columns
     shapes = w.once(_shapes)
@@ -156,11 +152,7 @@ def kernel_occupancy(g: Core | Window) -> Table:
 
 
 def device_use(g: Core | Window) -> Table:
-    """How well each device is used, over the time of the steps.
-
-    Args:
-        g: the graph, or a window of it.
-    """
+    """How well each device is used, over the time of the steps."""
     w = window_of(g)
     core, c = w.core, w.core.columns
     shapes = w.once(_shapes)

@@ -172,7 +172,6 @@ def kernels_by_tile(
     """Kernels whose names hold a tile or a type, by these, the greatest time first.
 
     Args:
-        g: the graph, or a window of it.
         dtype: only those whose first operand is of this type, such as bf16.
         tile_m, tile_n: only those with this size of tile.
     """

@@ -61,7 +61,6 @@ def short_kernel_histogram(g: Core | Window, threshold_us: float = 10, bins: int
     microsecond. Kernels whose launch is not in the trace are included, copies and fills are not.
 
     Args:
-        g: the graph, or a window of it.
         threshold_us: kernels shorter than this are short.
         bins: number of bins.
 
@@ -91,7 +90,6 @@ def short_kernels_summary(
     separates kernels by their names alone, and the columns of the parent are left out.
 
     Args:
-        g: the graph, or a window of it.
         threshold_us: kernels shorter than this are short.
         linked_only: percentages are of the time from the first to the last GPU event whose launch is in the trace
             (TraceLens's total), instead of all GPU events. The rows are the same.

@@ -77,8 +77,7 @@ def replays(g: Core | Window) -> Table:
 
 def _launches(core: Core, one: ReplayedGraph) -> np.ndarray:
     rows = core.rows_of(one.launches)
-    found: np.ndarray = rows[rows >= 0]
-    return found
+    return rows[rows >= 0]
 
 
 def _notes(core: Core) -> list[str]:

@@ -137,8 +137,7 @@ def _is_repeated(core: Core, calls: np.ndarray) -> np.ndarray:
     compiled = fitting_names(core, lambda name: name.startswith(_COMPILED))
     above = c.parent[calls]
     is_same = (above >= 0) & (c.name[above] == c.name[calls]) & (c.kind[above] == Kind.RuntimeCall)
-    found: np.ndarray = is_same & compiled[c.name[calls]]
-    return found
+    return is_same & compiled[c.name[calls]]
 
 
 def _self_ns(c: Columns, calls: np.ndarray) -> np.ndarray:
@@ -195,7 +194,6 @@ def launch_delay(g: Core | Window, by: Literal["op", "call"] = "op") -> Table:
     """From a launch call to the start of its first GPU event, by op or by launch call.
 
     Args:
-        g: the graph, or a window of it.
         by: "op" for the op that the GPU event is charged to, "call" for the runtime call.
 
     Raises:

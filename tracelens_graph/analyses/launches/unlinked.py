@@ -59,9 +59,6 @@ def unlinked(g: Core | Window) -> Table:
 
     Work that was launched before recording began lies before first_linked_ms. `unlaunched_gpu_time` names the kernels.
 
-    Args:
-        g: the graph, or a window of it.
-
     Returns:
         One row per stream.
     """

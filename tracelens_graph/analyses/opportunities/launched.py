@@ -124,7 +124,6 @@ def modules_around(work: Launched, places: Rows, starts: Rows, ends: Rows) -> li
     """Class of the module of each run of launched ops: the one they share, else the one around them.
 
     Args:
-        work: the launched ops.
         places: places of ops, run by run.
         starts, ends: where in `places` each run starts and ends.
     """
@@ -138,7 +137,6 @@ def beside(work: Launched, shown: Rows, of: Rows, step: int) -> Mask:
     """Which ops have another one of their stream, scope and pass so many places away.
 
     Args:
-        work: the launched ops.
         shown: places of those that count.
         of: positions in `shown` of the ops in question.
         step: how many places away, negative for before.

@@ -59,7 +59,6 @@ def opportunities(g: Core | Window, arch: Architecture | str | None = None) -> T
     """Where time could be won, by every rule of `rules.RULES`, the most first.
 
     Args:
-        g: the graph, or a window of it.
         arch: the device, or its name; None for the one that the trace describes. Without a device rules that need its
             rates find nothing.
 
@@ -101,7 +100,6 @@ def found_in(w: Window, arch: Architecture | None = None, parts: Collection[str]
     """What the rules find, the greatest gain first; last what has no known gain.
 
     Args:
-        w: the window.
         arch: the device; None for the one that the trace describes.
         parts: the parts of the time that rules may shorten; others are not asked.
     """

@@ -92,12 +92,7 @@ def _opportunity(w: Window, module: str, kind: str, one: _Found) -> Opportunity:
 
 
 class _HeldUp:
-    """Work that collectives of a window hold up.
-
-    Args:
-        work: the launched ops.
-        w: the window.
-    """
+    """Work that collectives of a window hold up."""
 
     def __init__(self, work: Launched, w: Window) -> None:
         c = work.core.columns

@@ -8,6 +8,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
+from tracelens_graph.analyses.diagnosis.account import Account, account_of
+from tracelens_graph.analyses.diagnosis.causes import losses_of
+from tracelens_graph.analyses.diagnosis.finding import brief
 from tracelens_graph.analyses.opportunities.efficiency import (
     below_roof,
     mixed_precision,
@@ -15,12 +18,12 @@ from tracelens_graph.analyses.opportunities.efficiency import (
     older_kernels,
     tensor_cores,
 )
-from tracelens_graph.analyses.opportunities.losses import loss
 from tracelens_graph.analyses.opportunities.opportunity import Find, Opportunity
 from tracelens_graph.graph.window import Window
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
+
 
 Part = Literal["computation", "communication", "copies", "host"]
 
@@ -69,8 +72,33 @@ def _later(module: str, name: str) -> Find:
     return find
 
 
+_BESIDE_COMPUTATION = ("exposed_communication", "host_to_device_copy", "other_copies")
+"""Topics of what could run beside computation, so no longer than that takes."""
+
+
 def _loss(topic: str, says: str, part: Part, assumption: str, source: str) -> Rule:
-    return Rule(says, part, loss(topic, says, assumption), source, _LOSS)
+    """The rule of a loss of the verdict: idle time, exposed copies or communication, as long as what could hide it."""
+
+    def find(w: Window, arch: Architecture | None) -> Iterator[Opportunity]:
+        for one in losses_of(w):
+            if one.topic == topic:
+                evidence, ns = one.evidence, round(float(one.evidence["ms"]) * 1e6)
+                calls = evidence.get("gaps") or evidence.get("copies") or evidence.get("gpu_events") or 1
+                won = min(ns, _free_computation(account_of(w), topic)) if topic in _BESIDE_COMPUTATION else ns
+                name = str(evidence.get("because") or evidence.get("name") or "")
+                yield Opportunity(
+                    one.id, f"{says}, such as in {brief(name)}" if name else says, ns, won, assumption, one.advice,
+                    int(evidence["uid"]), calls=int(calls),
+                )  # fmt: skip
+
+    return Rule(says, part, find, source, _LOSS)
+
+
+def _free_computation(account: Account, topic: str) -> int:
+    """Time of computation with no communication, or no copy, beside it, in which exposed one could be hidden."""
+    times = account.times
+    what = "comm" if topic == "exposed_communication" else "memcpy"
+    return max(times["computation_time"] - times[f"total_{what}_time"] + times[f"exposed_{what}_time"], 0)
 
 
 RULES: Mapping[str, Rule] = {

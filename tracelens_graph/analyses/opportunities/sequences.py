@@ -86,7 +86,6 @@ def kernel_sequences(g: Core | Window, contains: str = "", min_kernels: int = MI
     Calls of one name are alike if the names of the GPU events below them are, in the order of their starts.
 
     Args:
-        g: the graph, or a window of it.
         contains: what names of the ops or modules contain; of calls within one another the outermost one counts. Empty
             for all names; then it is the innermost one with so many GPU events.
         min_kernels: GPU events that a sequence has at least.

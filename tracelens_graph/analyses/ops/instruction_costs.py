@@ -57,9 +57,6 @@ def instruction_costs(g: Core | Window) -> Table:
 
     What a loop or a call costs is the work of instructions that ran as ops of their own, too: rows are not to be
     added up. For each program a note says what it costs as a whole by XLA's rules.
-
-    Args:
-        g: the graph, or a window of it.
     """
     w = window_of(g)
     core, c = w.core, w.core.columns

@@ -29,7 +29,6 @@ def details_of_groups(
     The first call of a group sets the pattern; calls with another number of GPU events are not in the statistics.
 
     Args:
-        found: the launchers.
         group: group of each launcher.
         first: first launcher of each group.
         as_recorded: give durations as the file spells them, whole numbers or with digits below the nanosecond, their

@@ -56,7 +56,6 @@ class OpCalls:
         """Calls in an order, and their GPU events.
 
         Args:
-            w: the window.
             order: positions of the calls in `rows`, in the order that is wanted.
             rows: row of each call.
             gpu, of: GPU events, and the position in `rows` of the call of each.
@@ -169,8 +168,7 @@ class OpCalls:
     @cached_property
     def is_op(self) -> Mask:
         """Whether each is an op; else it is a runtime call."""
-        found: Mask = self.core.columns.kind[self.rows] == Kind.Op
-        return found
+        return self.core.columns.kind[self.rows] == Kind.Op
 
     @cached_property
     def module(self) -> np.ndarray:
@@ -233,7 +231,6 @@ def launchers(w: Window, linked_only: bool = False, communication: bool | None =
     """The launchers in a window; found once per window.
 
     Args:
-        w: the window.
         linked_only: without GPU events whose launch is not in the trace.
         communication: whether communication kernels are charged; by default unless `linked_only`, as TraceLens does.
     """

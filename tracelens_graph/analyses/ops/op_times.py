@@ -41,9 +41,6 @@ def op_times(g: Core | Window) -> Table:
     """Time of ops by name, those with most GPU time of their own first, then those with most host time of their own.
 
     Ops without GPU work are listed, too. GPU time is that of the events of the window.
-
-    Args:
-        g: the graph, or a window of it.
     """
     w = window_of(g)
     c = w.core.columns

@@ -194,7 +194,6 @@ def ops_summary_by_category(
     """GPU time per category of operation, the greatest first.
 
     Args:
-        g: the graph, or a window of it.
         linked_only: leave out GPU events whose launch is not in the trace, and communication.
         recompute: separate recomputation of activations from the rest.
         by_module: separate by the innermost module around the op.
@@ -250,7 +249,6 @@ def ops_unique_args(
     """GPU time per operation, thread and set of arguments, the greatest first.
 
     Args:
-        g: the graph, or a window of it.
         linked_only: leave out GPU events whose launch is not in the trace, and communication.
         first_occurrence: when each row was called first, from the first call of all.
         call_stack: modules around the first call, and the line of Python that it comes from.
@@ -322,8 +320,6 @@ def _summed(
     """The columns of one of the summaries, the greatest time first, and the time of its rows in ns.
 
     Args:
-        schema: the summary.
-        found: the launchers.
         keys: column -> codes and cells, one per launcher.
         known: what the row of GPU events without a launch says beside its times.
         call_stack: show the modules around the first call.

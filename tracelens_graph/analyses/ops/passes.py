@@ -92,10 +92,6 @@ def passes_by_name(core: Core, rows: np.ndarray) -> list[str]:
     """One line on the GPU time of each pass by the names of instructions; none where nothing is known of backward work.
 
     The names stand in the profile only, so the line is missing where that cannot be read any more.
-
-    Args:
-        core: the graph.
-        rows: rows of GPU events.
     """
     c = core.columns
     rows = rows[c.owner[rows] >= 0]

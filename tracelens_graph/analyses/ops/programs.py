@@ -100,9 +100,6 @@ class Compilations:
         """For each program how long it was compiled, in ms; NaN where it was compiled before, or it is not known.
 
         JAX numbers programs as it compiles them, so the last numbers of a name are those that were recorded.
-
-        Args:
-            listed: all programs that ran.
         """
         found = [np.nan] * len(listed)
         numbers: dict[str, list[tuple[int, int]]] = {}
@@ -123,11 +120,7 @@ def _key(name: str) -> str:
 
 
 def compilations(w: Window) -> Compilations:
-    """What was compiled in a window.
-
-    Args:
-        w: the window.
-    """
+    """What was compiled in a window."""
     core, c = w.core, w.core.columns
     compiling, calls, made = w.whole.once(_compiling_calls)
     inside = w.holds(compiling)
@@ -232,9 +225,6 @@ def programs(g: Core | Window) -> Table:
     each of them runs once: what most of these were run, of several such numbers the largest; at least one. Where
     executions left no GPU events although others of their program did, a note tells how many. Time of compilation is
     shown where calls of the function stand above it.
-
-    Args:
-        g: the graph, or a window of it.
     """
     w = window_of(g)
     core, c = w.core, w.core.columns

@@ -79,7 +79,6 @@ def op_signatures(g: Core | Window, op: str | None = None) -> Table:
     else the one that launched it. The device is the one that the trace tells of; without it there is no roofline.
 
     Args:
-        g: the graph, or a window of it.
         op: name of the op; * for all; None for the one with the most GPU time.
     """
     w = window_of(g)
@@ -140,7 +139,6 @@ def modules_of_signature(g: Core | Window, op: str | None = None, input_dims: st
     the forward op.
 
     Args:
-        g: the graph, or a window of it.
         op: name of the op; None for the op and sizes that launched the most GPU time.
         input_dims: sizes of its inputs as JSON, such as `[[128,64],[64]]`; None for all.
     """

@@ -48,7 +48,6 @@ def top_ops(g: Core | Window, linked_only: bool = False, top: int = 5) -> Table:
     of its forward op. Where most of the time lies in no module it is the line of Python of the longest call.
 
     Args:
-        g: the graph, or a window of it.
         linked_only: leave out GPU events whose launch is not in the trace, and communication.
         top: how many operations.
     """

@@ -1,8 +1,9 @@
-"""Counters of the hardware that CUPTI's range profiler recorded per kernel, joined to the ops that launched them.
+"""Counters of the hardware that were recorded per kernel, joined to the ops that launched them.
 
-Kineto wrote them as events of category `cuda_profiler_range`, one per kernel, named after it, with a counter per
-argument (`CUPTI_PROFILER_METRICS`). It dropped the range profiler since; traces that have them stay readable. With it
-no kernel is recorded as such: the n-th range is the work of the n-th launch.
+Kineto wrote those of CUPTI's range profiler as events of category `cuda_profiler_range`, one per kernel, named after
+it, with a counter per argument (`CUPTI_PROFILER_METRICS`). It dropped the range profiler since; traces that have them
+stay readable. With it no kernel is recorded as such: the n-th range is the work of the n-th launch. Metrics that Nsight
+Systems sampled are read as such events, too, and name the launch.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ class _Range(NamedTuple):
     uid: int
     name: str
     counters: dict[str, float]
+    launch: int
+    """Number of the launch, -1 where it is not recorded."""
 
 
 def kernel_counters(g: Core | Window) -> Table:
@@ -82,7 +85,7 @@ def kernel_counters(g: Core | Window) -> Table:
     found, title = w.whole.once(_ranges), w.titled("Counters of kernels")
     if not found:
         return KERNEL_COUNTERS.table({name: [] for name in KERNEL_COUNTERS}, title, [_NONE])
-    launch = _launches(w.whole)
+    launch = _launches(w.whole, np.array([one.launch for one in found]))
     notes = []
     if len(launch) != len(found):
         notes.append(f"{len(found):,} ranges and {len(launch):,} launches of kernels: which belong together is unknown")
@@ -118,7 +121,7 @@ def kernel_counters(g: Core | Window) -> Table:
 
 _NONE = (
     "the trace has no counters of kernels: no events of category cuda_profiler_range, which Kineto wrote until it "
-    "dropped CUPTI's range profiler"
+    "dropped CUPTI's range profiler, and no metrics of GPUs as nsys profile --gpu-metrics-devices=all samples them"
 )
 
 
@@ -139,7 +142,9 @@ def _ranges(w: Window) -> list[_Range]:
                     for name, value in (event.args or {}).items()
                     if isinstance(value, int | float) and not isinstance(value, bool) and name not in _NO_COUNTERS
                 }
-                found.append(_Range(event.ts, first + place, event.name, counters))
+                launch = (event.args or {}).get("correlation")
+                number = launch if type(launch) is int and 0 < launch < 2**63 else -1
+                found.append(_Range(event.ts, first + place, event.name, counters, number))
     return sorted(found, key=lambda one: one[:2])
 
 
@@ -150,7 +155,13 @@ def _read(raw: msgspec.Raw) -> _Event | None:
         return None
 
 
-def _launches(w: Window) -> Rows:
-    """Calls that launch kernels, by start."""
+def _launches(w: Window, numbers: np.ndarray) -> Rows:
+    """Calls of these numbers, -1 for what is not recorded; without numbers all calls that launch kernels, by start."""
+    if (numbers > 0).any():
+        c = w.core.columns
+        calls = np.flatnonzero((c.kind == Kind.RuntimeCall) & (c.correlation > 0))
+        calls = np.append(calls[np.argsort(c.correlation[calls], kind="stable")], -1)
+        at = np.searchsorted(c.correlation[calls[:-1]], numbers)
+        return np.where(np.append(c.correlation[calls[:-1]], -1)[at] == numbers, calls[at], -1)
     calls = calls_named(w, lambda name: normal_name(Kind.RuntimeCall, name) == "launch")
     return np.asarray(calls[np.argsort(w.core.columns.start_ns[calls], kind="stable")])

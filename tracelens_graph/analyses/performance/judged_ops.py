@@ -351,7 +351,6 @@ def judged_ops(w: Window, arch: Architecture | None) -> JudgedOps:
     """The operations of a window; computed once per device.
 
     Args:
-        w: the window.
         arch: the device; None for the one that the trace describes.
     """
     return _once(w, JudgedOps, device_of(w, arch)[0])

@@ -94,7 +94,6 @@ def model_flops(g: Core | Window, arch: Architecture | str | None = None) -> Tab
     """Model FLOPs utilisation of each step, and of all together.
 
     Args:
-        g: the graph, or a window of it.
         arch: the device, or its name; None for the one that the trace describes.
 
     Returns:

@@ -213,7 +213,6 @@ def attributed_calls(w: Window, communication: bool = False) -> tuple[OpCalls, M
     """The ops that `unified` gives the GPU events of a window to, by start, and events that stand for themselves.
 
     Args:
-        w: the window.
         communication: give communication that is in no modelled op to the op that launched it.
 
     Returns:
@@ -254,13 +253,11 @@ def rows_of_calls(calls: OpCalls, alone: np.ndarray, recompute: bool) -> tuple[n
 def example_uids(calls: OpCalls, alone: np.ndarray, which: np.ndarray) -> np.ndarray:
     """What stands for some calls in `ex_UID`: their uids, those of GPU events that stand for themselves."""
     uid: np.ndarray = calls.core.columns.uid
-    found: np.ndarray = np.where(alone[which], uid[calls.gpu[calls.first[which]]], uid[calls.rows[which]])
-    return found
+    return np.where(alone[which], uid[calls.gpu[calls.first[which]]], uid[calls.rows[which]])
 
 
 def _kernel_alone(calls: OpCalls, alone: np.ndarray) -> np.ndarray:
-    found: np.ndarray = np.where(alone, calls.core.columns.name[calls.gpu[calls.first]], -1)
-    return found
+    return np.where(alone, calls.core.columns.name[calls.gpu[calls.first]], -1)
 
 
 def _as_listed(calls: OpCalls, first: np.ndarray, details: Iterable[Details]) -> list[np.ndarray]:

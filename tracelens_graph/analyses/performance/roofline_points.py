@@ -134,13 +134,7 @@ class RooflinePoints:
 
     @classmethod
     def of(cls, ops: Table, arch: Architecture, most: int = MOST_POINTS) -> RooflinePoints:
-        """The roofline of `unified_perf_summary`, made for the device.
-
-        Args:
-            ops: the table.
-            arch: the device.
-            most: points.
-        """
+        """The roofline of `unified_perf_summary`, made for the device."""
         modelled = [row for row in ops.records() if row["has_perf_model"]]
         drawn = [row for row in modelled if positive(row["FLOPS/Byte"]) and reached(row).tflops_s]
         roofs = _roofs({row["Compute Spec"] for row in drawn if row["Compute Spec"]}, arch)

@@ -153,10 +153,6 @@ def roofline_summary(g: Core | Window, arch: Architecture) -> Table:
     S. Williams, A. Waterman, D. Patterson: Roofline, Communications of the ACM 52 (2009). Idle time is that of
     `idle_causes`, devices added up.
 
-    Args:
-        g: the graph, or a window of it.
-        arch: the device.
-
     Returns:
         One row per part. At the roof a call takes the time that the roofline gives, but not more than it took; the
         rest could be won. Launch-bound and host-bound time could be won as a whole. Of the other parts neither is
@@ -214,7 +210,6 @@ def _moving_note(w: Window, op: np.ndarray, part: np.ndarray, over_ns: np.ndarra
     """In which ops that compute nothing most could be won: XLA makes fusions of them, and no table by roofs has them.
 
     Args:
-        w: the window.
         op, part, over_ns: of each call its op, the part it belongs to, and how much longer it takes than at its roof.
     """
     core = w.core
@@ -231,9 +226,6 @@ def unmodelled(g: Core | Window) -> Table:
     """GPU time that no performance model covers, by operation and reason, the greatest first.
 
     These are the GPU events in rows of `unified_perf_summary` without a model; communication is left out.
-
-    Args:
-        g: the graph, or a window of it.
     """
     w = window_of(g)
     return _unmodelled(w, _work(w))

@@ -141,8 +141,7 @@ def context_of(core: Core, row: int, model: OpModel) -> CallContext:
 
 def _gpu_below(core: Core, row: int) -> np.ndarray:
     low, high = np.searchsorted(core.gpu_rows, (row, core.columns.last[row] + 1))
-    below: np.ndarray = core.gpu_rows[low:high]
-    return below
+    return core.gpu_rows[low:high]
 
 
 def _grids(core: Core, row: int) -> tuple[tuple[str, tuple[int, ...] | None], ...]:
@@ -215,8 +214,7 @@ def _forward_code(core: Core, rows: np.ndarray, contextual: np.ndarray) -> np.nd
 
 def _annotation_code(core: Core, rows: np.ndarray) -> np.ndarray:
     over = core.annotation[rows]
-    found: np.ndarray = np.where(over >= 0, core.columns.name[over].astype(np.int64) + 1, 0) if len(over) else over
-    return found
+    return np.where(over >= 0, core.columns.name[over].astype(np.int64) + 1, 0) if len(over) else over
 
 
 _WRAPPER = "autograd::engine::evaluate_function: "
@@ -299,7 +297,6 @@ def _sole_backward(w: Window, candidates: np.ndarray, launching: np.ndarray) -> 
     """Backward ops whose cost follows from their forward op, with the estimate or why there is none.
 
     Args:
-        w: the whole trace.
         candidates: rows of ops that launch work and have no model of their own.
         launching: rows of all ops that launch work, ascending.
     """

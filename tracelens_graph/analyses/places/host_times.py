@@ -98,15 +98,13 @@ class HostCalls:
         """Which calls are the only one right inside a call of the same name."""
         called = self.parent >= 0
         inside = np.bincount(self.parent[called], minlength=len(self.rows))
-        found: Mask = called & (inside[self.parent] == 1) & (name == name[self.parent]) if len(name) else called
-        return found
+        return called & (inside[self.parent] == 1) & (name == name[self.parent]) if len(name) else called
 
 
 def calls_among(core: Core, wanted: Mask) -> HostCalls:
     """Some of the calls of a graph, nested by time.
 
     Args:
-        core: the graph.
         wanted: for each row whether it is one of them.
     """
     c = core.columns
@@ -127,8 +125,7 @@ def _kinds(*kinds: Kind) -> Callable[[Window], Mask]:
 
 def _outermost_calls(w: Window) -> Mask:
     c = w.core.columns
-    found: Mask = is_kind(c.kind, (Kind.Annotation, Kind.Step)) | ((c.parent < 0) & is_kind(c.kind, HOST_KINDS))
-    return found
+    return is_kind(c.kind, (Kind.Annotation, Kind.Step)) | ((c.parent < 0) & is_kind(c.kind, HOST_KINDS))
 
 
 LEVELS: Mapping[By, Callable[[Window], Mask]] = {
@@ -187,8 +184,7 @@ def in_background(core: Core) -> Mask:
     pauses = calls_among(core, pausing(core) & (c.kind == Kind.PythonFunction))
     outer, roots = pauses.rows[pauses.parent < 0], np.flatnonzero((c.parent < 0) & is_kind(c.kind, HOST_KINDS))
     waited, whole = (sum_by_group(c.thread[rows], c.dur_ns[rows], threads) for rows in (outer, roots))
-    found: Mask = ~works & ((2 * waited > whole) | ~has_user) & (whole > 0)
-    return found
+    return ~works & ((2 * waited > whole) | ~has_user) & (whole > 0)
 
 
 def host_span(w: Window) -> tuple[Intervals, str]:

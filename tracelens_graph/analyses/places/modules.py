@@ -154,9 +154,6 @@ def module_times(g: Core | Window) -> Table:
 
     Rows are those of `modules` without the lines that only explain others: a module's own time stands in `own_us`, and
     adds up over all rows.
-
-    Args:
-        g: the graph, or a window of it.
     """
     w = window_of(g)
     tree = modules(w)

@@ -62,7 +62,6 @@ def gpu_time_under(g: Core | Window, under: int | str | None = None) -> Table:
     """GPU time below a node by what is right below it: one step on the way down.
 
     Args:
-        g: the graph, or a window of it.
         under: uid of a node, or the name of modules (`nn.Module: ` may be left out), functions, ops or runtime calls;
             None for the roots. Of nodes of one name inside each other the outermost counts.
         NodeNotFoundError: no node has this uid.
@@ -107,7 +106,6 @@ def python_lines(g: Core | Window, without: str | None = None) -> Table:
     frame is above it, it is the line that the instruction comes from, as XLA notes it. What has no line comes last.
 
     Args:
-        g: the graph, or a window of it.
         without: pass over lines whose name holds this text, such as `utils/`, and take the next one above; and over
             such lines of instructions.
     """
@@ -150,8 +148,7 @@ def _lines_of(core: Core, gpu: np.ndarray, without: str | None) -> np.ndarray:
     if not len(ops):
         return np.full(len(gpu), -1, np.int64)
     line = core.programs.source_place[np.minimum(np.searchsorted(ops, owner), len(ops) - 1)]
-    found: np.ndarray = np.where((owner >= 0) & wanted[line], line, -1)
-    return found
+    return np.where((owner >= 0) & wanted[line], line, -1)
 
 
 def _outermost(g: Core, name: str) -> np.ndarray:

@@ -137,8 +137,11 @@ class Job:
     @property
     def is_replayed(self) -> bool:
         """Whether the recording of all ranks can be run again with changes, in a short time."""
-        is_all = len(self.matched.whole) == len(self.matched)  # as of the only step
-        return is_all and self._is_small and self._causes is not None
+        return self._is_all and self._is_small and self._causes is not None
+
+    @property
+    def _is_all(self) -> bool:
+        return len(self.matched.whole) == len(self.matched)  # as of the only step
 
     @cached_property
     def _sound(self) -> Sound | None:
@@ -167,10 +170,11 @@ class Job:
 
     @property
     def slowdown_line(self) -> str:
-        """The same as one line; empty where nothing is known of it, or the recording is not replayed."""
-        if not self.is_replayed or self.slowdown is None:
+        """The same as one line; empty where nothing is known of it, or replays would take long."""
+        if not self._is_small or self.slowdown is None:
             return ""
-        return self.slowdown.line(self.matched.lacking > 0, self._known)
+        line = self.slowdown.line(self.matched.whole.lacking > 0, self._known if self._is_all else {})
+        return line if self._is_all else line.replace("slowdown", "slowdown over the whole recording", 1)
 
     @property
     def _known(self) -> Mapping[int, tuple[str, str]]:

@@ -255,8 +255,7 @@ def _gaps_of(side: Served, rows: Rows) -> tuple[Rows, Rows]:
 def _gap_causes(side: Served, rows: Rows, weight: np.ndarray) -> np.ndarray:
     """Mean time by cause of the gap before an iteration, ms."""
     at, of = _gaps_of(side, rows)
-    found: np.ndarray = (side.idle.parts[:, at] * weight[of]).sum(axis=1) / weight.sum() / 1e6
-    return found
+    return (side.idle.parts[:, at] * weight[of]).sum(axis=1) / weight.sum() / 1e6
 
 
 def _due(side: Served, rows: Rows, cause: Cause) -> str:

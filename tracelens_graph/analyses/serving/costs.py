@@ -59,9 +59,6 @@ def step_costs(g: Core | Window) -> Table:
     stair. Standard errors are those of least squares, or those by clusters of steps of one size, whichever are
     greater: what a straight line misses is alike in these. Phases with few steps, less than 8 or than three for each
     term, say nothing.
-
-    Args:
-        g: the graph, or a window of it.
     """
     w = window_of(g)
     served = served_in(w)

@@ -292,9 +292,6 @@ def iterations(g: Core | Window) -> Table:
     launch most of the GPU work, else calls that repeat; a note says which. Figures of the batch are there as far as the
     engine writes them. GPU events launched in no iteration, such as those of sampling between two, are a row of their
     own, so GPU events and their sums add up to those of the window.
-
-    Args:
-        g: the graph, or a window of it.
     """
     w = window_of(g)
     served = served_in(w)

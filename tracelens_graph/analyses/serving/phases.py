@@ -123,9 +123,6 @@ def phases(g: Core | Window) -> Table:
 
     Rows add up to the window: every GPU event is in one. Time per token is time of the phase by all tokens in it, so of
     decode it is the time per output token of the whole batch, not of one request.
-
-    Args:
-        g: the graph, or a window of it.
     """
     w = window_of(g)
     served = served_in(w)
@@ -211,7 +208,6 @@ def stretches(served: Served, num_steps: int = WINDOW, mixed_share: float | None
     the share is so small that it would hold none.
 
     Args:
-        served: the iterations.
         num_steps: length that one would like to have.
         mixed_share: share of steps with prompts that is wanted; None for that of the steady state.
     """

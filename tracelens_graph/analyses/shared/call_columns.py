@@ -72,8 +72,7 @@ def argument_texts(core: Core, argset: np.ndarray) -> dict[str, Cells]:
 
 def statistic(values: Groups, which: str) -> np.ndarray:
     """A statistic by its name; `std` has one degree of freedom less."""
-    found: np.ndarray = values.std() if which == "std" else getattr(values, which)
-    return found
+    return values.std() if which == "std" else getattr(values, which)
 
 
 def by_time(columns: dict[str, Cells], by: str, uid: np.ndarray) -> dict[str, Cells]:

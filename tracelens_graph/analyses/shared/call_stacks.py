@@ -93,7 +93,6 @@ def call_stacks(core: Core, rows: Sequence[np.ndarray], python_frames: bool = Tr
     for each different way, in the order of the events. Of a way with more than DEEPEST frames the inner ones.
 
     Args:
-        core: the graph.
         rows: rows of the GPU events of each group.
         python_frames: whether frames and modules of Python are in them.
     """

@@ -154,7 +154,6 @@ def as_tracelens_counts(w: Window, pseudo_ops: bool = False) -> Window:
     There NCCL, RCCL and `cross_device_reduce` alone communicate, and categories of ops are TraceLens's.
 
     Args:
-        w: the window.
         pseudo_ops: keep pseudo ops that TraceLens makes, too. GPU events are charged to the ops above them there.
     """
     if is_in_tracelens_layout(w.core):

@@ -46,8 +46,7 @@ class Levels(NamedTuple):
             return np.zeros(len(moments))
         running = np.append(0, np.cumsum(self.level[:-1] * np.diff(self.at)))
         place = np.searchsorted(self.at, moments, "right") - 1
-        found: np.ndarray = np.where(place < 0, 0, running[place] + self.level[place] * (moments - self.at[place]))
-        return found
+        return np.where(place < 0, 0, running[place] + self.level[place] * (moments - self.at[place]))
 
     @property
     def total(self) -> float:

@@ -95,12 +95,7 @@ def unnamed_communication(core: Core, named: Rows) -> Rows:
 
 
 def _main_streams(device: Codes, stream: Codes) -> Codes:
-    """Per stream that of its device on which most kernels run: the one that computes; its own number if it is that.
-
-    Args:
-        device: device of each stream.
-        stream: stream of each kernel.
-    """
+    """Per stream that of its device on which most kernels run: the one that computes; its own number if it is that."""
     order = np.lexsort((-np.bincount(stream, minlength=len(device)), device))
     _, first, at = np.unique(device[order], return_index=True, return_inverse=True)
     main = np.empty(len(device), np.int64)
@@ -145,7 +140,6 @@ def _beside(core: Core, computing: tuple[Rows, Codes], side: tuple[Rows, Codes],
     """Which families are of long kernels, some of them beside kernels of the stream that computes.
 
     Args:
-        core: the graph.
         computing: kernels of streams that compute, and the stream of each.
         side: the other kernels, and for each the stream of its device that computes.
         family: family of each of the others, in numbers below `families`.
@@ -174,7 +168,6 @@ def may_communicate(core: Core, rows: Rows, family: Codes, families: int) -> Mas
     has nobody to communicate with.
 
     Args:
-        core: the graph.
         rows: rows of kernels without a known category.
         family: family of each.
         families: number of families.
@@ -205,7 +198,6 @@ def _most_blocks(core: Core, rows: Rows, family: Codes, wanted: Codes) -> Codes:
     Sizes of grids stay in the file, so that few kernels are looked at.
 
     Args:
-        core: the graph.
         rows: rows of kernels.
         family: family of each.
         wanted: the families that are asked about, ascending.

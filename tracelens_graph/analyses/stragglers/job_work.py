@@ -63,7 +63,7 @@ def work_of_job(job: JobCauses, instead: Others | None = None) -> Work:
         dp_rank=pipeline if stage.any() else np.arange(count),
         excess_ns=excess,
         length_ns=length_ns,
-        explain=WorkReasons(job, kinds, even).of,
+        explain=WorkReasons(job, kinds, even, is_judged=instead is not None).of,
         edges=sum(len(one.target) for one in reach.values()),
         steps=steps,
         notes=job.notes,

@@ -125,7 +125,7 @@ def lateness(
     culprits = tuple(joined(list(_grouped(figures, found, sound)), _steps(figures)))
     notes = [*missing, *files, *_before(figures, arrivals or ())]
     if not culprits:
-        return Lateness((), None, (_nobody(figures, held_up), *notes))
+        return Lateness((), None, (_nobody(figures, held_up, sound), *notes))
     worst = max(culprits[0].places, key=lambda place: sum(one.ns for one in found if one.place == place))
     return Lateness(culprits, m.ranks[worst].name, (*(f"late: {one.text}" for one in culprits), *notes))
 
@@ -331,14 +331,17 @@ def _nearly_always_last(m: MatchedCollectives, by: tuple[np.ndarray, Ns]) -> int
     return worst if is_so else -1
 
 
-def _nobody(figures: Figures, by: tuple[np.ndarray, Ns]) -> str:
+def _nobody(figures: Figures, by: tuple[np.ndarray, Ns], sound: Sound | None) -> str:
     """Why no rank is late; of one that comes last nearly always, what that costs."""
     m = figures.matched
     last, later = by
     held_up = sum_by_group(last[last >= 0], later[last >= 0], len(m.ranks))
-    share = percent(int(held_up.max()), figures.mean_span_ns)
+    worst, most = _nearly_always_last(m, by), int(held_up.max())
+    if worst >= 0 and sound is not None:
+        most = min(most, sound.longer_ns(worst))
+    share = percent(most, figures.mean_span_ns)
     at_most = f"at most {share:.1f} %" if share >= 0.05 else "less than 0.1 %"
-    if (worst := _nearly_always_last(m, by)) >= 0:
+    if worst >= 0:
         own = later[last == worst]
         return (
             f"{rank_titles(m.ranks)[worst]} is last to {len(own):,} of {int((m.trace[m.order] == worst).sum()):,} "

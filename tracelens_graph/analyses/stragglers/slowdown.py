@@ -53,7 +53,9 @@ SLOWDOWN = TableSchema(
     "How much slower a job is than with even work, and which types of operations, stages and workers account for it.",
     {
         "of": Column.key("job, type, stage, dp_rank, or worker", heading="of"),
-        "name": Column.key("type of operations, or name of the worker", heading="name", drop_priority=0),
+        "name": Column.key(
+            "type of operations, number of the stage or dp rank, or name of the worker", heading="name", drop_priority=0
+        ),
         "stage": Column("pipeline stage", heading="stage", drop_priority=1),
         "dp_rank": Column("data-parallel rank: number of the pipeline", heading="dp rank", drop_priority=1),
         "slowdown": Column(
@@ -280,8 +282,8 @@ class Slowdown:
         for name, value in _slowest(self.types):
             rows.append(self._row("type", name, value))
         if len(self.stages) > 1:
-            rows += [self._row("stage", "", value, stage=stage) for stage, value in _slowest(self.stages)]
-            rows += [self._row("dp_rank", "", value, dp_rank=rank) for rank, value in _slowest(self.dp_ranks)]
+            rows += [self._row("stage", str(stage), value, stage=stage) for stage, value in _slowest(self.stages)]
+            rows += [self._row("dp_rank", str(rank), value, dp_rank=rank) for rank, value in _slowest(self.dp_ranks)]
         work = self.work
         for at in np.argsort(-self.workers, kind="stable").tolist():
             where = {"stage": int(work.stage[at]), "dp_rank": int(work.dp_rank[at])} if len(self.stages) > 1 else {}

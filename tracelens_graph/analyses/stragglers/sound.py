@@ -1,13 +1,15 @@
 """What each rank costs a job against the one in which no rank is slower than its like, by a replay.
 
 Ranks of one stage of a pipeline run the same program: the GPU work of each is compared with the median of the others,
-step by step. Ranks of different stages are compared by kernels of equal names and inputs. The ideal job of `slowdown`
-moves what is too much for a stage to the others, which may take as long; here it is gone. Host time between two calls
-is that of the ideal job, the median of equal stretches, and transfers take what they took.
+step by step; so are ranks alone in their stages that run the same kernels in one order. Ranks of different stages are
+compared by kernels of equal names and inputs. The ideal job of `slowdown` moves what is too much for a stage to the
+others, which may take as long; here it is gone. Host time between two calls is that of the ideal job, the median of
+equal stretches, and transfers take what they took.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -66,15 +68,25 @@ class _Gpu(NamedTuple):
         step: of each the number of its step.
         key: of each the number of its name and inputs, the same on all ranks.
         takes: how long each takes, ns.
+        like: the median of what its like take at the same place, ns; 0 where no other rank has the same there.
     """
 
     step: Codes
     key: Codes
     takes: Ns
+    like: Ns
 
     def per_step(self, keys: int) -> np.ndarray:
         """Mean time of each key in a step, ns."""
         return np.bincount(self.key, self.takes, keys) / max(len(np.unique(self.step)), 1)
+
+    def variance(self, keys: int) -> float:
+        """Variance of the time of all of it, ns^2: of each around what its like take, times one factor a key."""
+        key, like = 2 * self.key + (self.like > 0), np.maximum(self.like, 1.0)
+        factor = np.bincount(key, self.takes, 2 * keys) / np.maximum(np.bincount(key, like, 2 * keys), 1)
+        spread = np.bincount(key, (self.takes - factor[key] * like) ** 2, 2 * keys)
+        count = np.bincount(key, minlength=2 * keys)
+        return float((spread * count / np.maximum(count - 1, 1)).sum())
 
 
 class _Means(NamedTuple):
@@ -99,11 +111,13 @@ class _Usual(NamedTuple):
         excess: by which share it takes longer.
         chance: by which share it does so by chance at most.
         ns: per key what a kernel takes there.
+        by_place: whether each takes there what its like at the same place take, where that is known.
     """
 
     excess: float
     chance: float
     ns: np.ndarray
+    by_place: bool = False
 
 
 class Usual:
@@ -129,23 +143,48 @@ class Usual:
             {key: self._numbers(self._did[at][key], of) for key, of in lanes.items()} if self._there[at] else {}
             for at, lanes in enumerate(inputs)
         ]
+        self._team = self._teams()
+        self._like = self._like_of()
         self._gpu = [self._gpu_of(at) for at in range(len(even))]
         found = self._compared()
         excess = np.array([one.excess for one in found])
         low = np.sort(excess)[: (len(excess) + 1) // 2]
         least = max(float(low[-1]), 0.0) + max(LEAST_EXCESS, SPREADS * 1.48 * float(np.median(low[-1] - low)))
         self.slow = np.flatnonzero(excess >= np.maximum(least, [one.chance for one in found])).tolist()
-        self.even = [self._even(at, one, found[at].ns) for at, one in enumerate(even)]
+        self.even = [self._even(at, one, found[at]) for at, one in enumerate(even)]
 
     def _numbers(self, lane: Lane, inputs: Sequence[str]) -> Codes:
         both = zip(lane.names, inputs, strict=True)
         return np.array([self._keys.setdefault(one, len(self._keys)) for one in both], np.int64)
 
+    def _teams(self) -> Codes:
+        """Per rank a number, the same for ranks of one stage; of those alone in theirs for those that run the same."""
+        alone = np.bincount(self._stage)[self._stage] == 1
+        numbers: dict[object, int] = {}
+        runs = [sorted((lane, keys.tobytes()) for lane, keys in lanes.items()) for lanes in self._key]
+        both = zip(self._stage.tolist(), alone.tolist(), runs, strict=True)
+        return np.array([numbers.setdefault(tuple(ran) if one else at, len(numbers)) for at, one, ran in both])
+
+    def _like_of(self) -> list[dict[LaneKey, Ns]]:
+        """Per rank and lane what its work takes on the median of the ranks that do the same there; 0 without any."""
+        alike: dict[tuple[int, LaneKey, bytes], list[int]] = defaultdict(list)
+        for place, lanes in enumerate(self._key):
+            for lane, keys in lanes.items():
+                alike[int(self._team[place]), lane, keys.tobytes()].append(place)
+        found: list[dict[LaneKey, Ns]] = [{} for _ in self._key]
+        for (_, lane, _), places in alike.items():
+            takes = np.array([self._did[place][lane].takes for place in places], np.int64)
+            median = np.rint(np.median(takes, axis=0)).astype(np.int64)
+            for at, place in enumerate(places):
+                # Of two the median is half of the rank itself.
+                found[place][lane] = takes[1 - at] if len(places) == 2 else median * (len(places) > 1)
+        return found
+
     def _gpu_of(self, place: int) -> _Gpu:
-        parts = [np.empty((3, 0), np.int64)]
+        parts = [np.empty((4, 0), np.int64)]
         for lane, keys in self._key[place].items():
-            takes = self._did[place][lane].takes.astype(np.int64)
-            parts.append(np.stack([np.full(len(takes), lane[0]), keys, takes])[:, takes >= 0])
+            takes, like = self._did[place][lane].takes.astype(np.int64), self._like[place][lane]
+            parts.append(np.stack([np.full(len(takes), lane[0]), keys, takes, like])[:, takes >= 0])
         return _Gpu(*np.concatenate(parts, axis=1))
 
     def _compared(self) -> list[_Usual]:
@@ -159,11 +198,11 @@ class Usual:
         of_step[of_step == 0] = np.nan  # not recorded
         means = [_Means.of(one, keys) for one in gpu]
         of_key = np.stack([one.per_step(keys) for one in gpu])
-        error = np.array([float((one.number * one.variance).sum()) for one in means])
+        error = np.array([one.variance(keys) for one in gpu])
         found = []
         for rank, stage in enumerate(self._stage):
-            same = self._stage == stage
-            others = np.flatnonzero(~same)
+            same = self._team == self._team[rank]
+            others = np.flatnonzero(self._stage != stage)
             same[rank] = False
             both = []
             if same.any() and len(gpu[rank].takes):
@@ -171,10 +210,10 @@ class Usual:
                                     (error[rank], error[same])))  # fmt: skip
             if len(others):
                 both.append(_across(means[rank], [means[one] for one in others.tolist()]))
-            found.append(max(both, key=lambda one: one.excess, default=_none(means[rank])))
+            found.append(max(both, key=lambda one: (one.excess >= one.chance, one.excess), default=_none(means[rank])))
         return found
 
-    def _even(self, place: int, even: Even, ns: np.ndarray) -> Even:
+    def _even(self, place: int, even: Even, found: _Usual) -> Even:
         """What work of a rank takes: on the GPU what it took unless it is slow; transfers as they did."""
         usual: dict[LaneKey, Ns] = {}
         for key, lane in even.lanes.items():
@@ -182,10 +221,17 @@ class Usual:
             if key[1] == "host":
                 usual[key] = lane
             elif place in self.slow:
-                usual[key] = np.where(takes >= 0, np.rint(ns[self._key[place][key]]).astype(np.int64), -1)
+                mean = np.rint(found.ns[self._key[place][key]]).astype(np.int64)
+                like = self._like[place][key]
+                usual[key] = np.where(takes >= 0, np.where(found.by_place & (like > 0), like, mean), -1)
             else:
                 usual[key] = takes.astype(np.int64)
         return Even(usual)
+
+    def longer_ns(self, place: int) -> int:
+        """How much longer GPU work of a rank takes than that of its like, chance included."""
+        gpu = self._gpu[place]
+        return int(np.maximum(gpu.takes - gpu.like, 0).sum())
 
     def more_ns(self, place: int, kind: int) -> dict[int, int]:
         """Number of a step -> by how much work of a rank takes longer, ns."""
@@ -249,6 +295,10 @@ class Sound:
         without = self._length_ns(kept)
         kept[list(places), kind] = True
         return round(self._length_ns(kept) - without)
+
+    def longer_ns(self, place: int) -> int:
+        """How much longer the work of a rank takes than that of its like, which is what it costs at most."""
+        return self._usual.longer_ns(place) + int(self._work.excess_ns[place, HOST])
 
     def counts(self, ns: float) -> bool:
         """Whether what ranks cost is worth a name."""
@@ -318,7 +368,7 @@ def _beside(
     is_left = (own.number * own.ns).sum() * (1 - usual / total)
     share = min(max(is_left / more, 0.0), 1.0) if more > 0 else 0.0
     chance = SIGMAS * (error[0] + of_median) ** 0.5 / usual
-    return _Usual(total / usual - 1, chance, own.ns * (1 - share * (1 - ratio)))
+    return _Usual(total / usual - 1, chance, own.ns * (1 - share * (1 - ratio)), by_place=True)
 
 
 def _across(own: _Means, others: Sequence[_Means]) -> _Usual:

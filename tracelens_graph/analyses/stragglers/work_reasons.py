@@ -47,10 +47,11 @@ class WorkReasons:
         job: the ranks.
         kinds: names of the types of operations.
         even: per rank what its operations would take.
+        is_judged: whether GPU work that takes no longer than by chance is even already.
     """
 
-    def __init__(self, job: JobCauses, kinds: Sequence[str], even: Sequence[Even]) -> None:
-        self._job, self._kinds, self._even = job, kinds, even
+    def __init__(self, job: JobCauses, kinds: Sequence[str], even: Sequence[Even], is_judged: bool = False) -> None:
+        self._job, self._kinds, self._even, self._is_judged = job, kinds, even, is_judged
 
     def of(self, worker: int, kind: int, edges: Sequence[int] | None = None) -> tuple[str, str]:
         """How operations of a type on a rank differ from even ones, and the work with most of that.
@@ -84,7 +85,7 @@ class WorkReasons:
         first = words.index(LARGER) if LARGER in words and words[0] == SLOWER else 0
         word, what = words[first], found.what[first]
         if word == SLOWER:
-            if found.is_chance:
+            if found.is_chance and not self._is_judged:
                 return "", ""
             if factor := self._factors[worker]:
                 what = f"all kernels {factor:.2f}x: {CLOCK}"

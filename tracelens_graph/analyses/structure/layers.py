@@ -85,7 +85,6 @@ def odd_layers(g: Core | Window, min_layers: int = 3, kernels: bool = True) -> T
     that are odd in the same way are one row.
 
     Args:
-        g: the graph, or a window of it.
         min_layers: how many layers there must be.
         kernels: whether the names of kernels count.
     """
@@ -143,7 +142,6 @@ def departures(w: Window, kernels: bool) -> list[Departure]:
     """Ways in which layers are odd among those beside them, by the first of each.
 
     Args:
-        w: the window.
         kernels: whether the names of kernels count.
     """
     g = w.core

@@ -106,7 +106,6 @@ def repeated_subtrees(g: Core | Window, kind: str | None = None, min_count: int 
     different rows do not add up.
 
     Args:
-        g: the graph, or a window of it.
         kind: "Module" or "Op"; None for modules where the trace knows any, else ops.
         min_count: least number of repetitions.
 
@@ -152,7 +151,6 @@ def path_to_python(g: Core | Window, uid: int | None = None) -> Table:
     window shows all frames.
 
     Args:
-        g: the graph, or a window of it.
         uid: the kernel, copy or fill; None for the longest kernel with a launch in the trace, and no communication.
 
     Raises:
@@ -193,7 +191,6 @@ def unusual_kernels(g: Core | Window, min_calls: int = 5) -> Table:
     """Kernels that a single call of an op runs, and no other call of that op, the greatest time first.
 
     Args:
-        g: the graph, or a window of it.
         min_calls: how many calls of the op with kernels there must be.
     """
     w = window_of(g)
@@ -232,11 +229,7 @@ def unusual_kernels(g: Core | Window, min_calls: int = 5) -> Table:
 
 
 def recomputed_share(g: Core | Window) -> Table:
-    """GPU time of recomputation of activations by op and module, the greatest first.
-
-    Args:
-        g: the graph, or a window of it.
-    """
+    """GPU time of recomputation of activations by op and module, the greatest first."""
     w = window_of(g)
     core, c = w.core, w.core.columns
     again = w.gpu_rows[autograd_of(core).recompute[w.gpu_rows]]

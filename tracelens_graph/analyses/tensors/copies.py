@@ -62,7 +62,6 @@ def tensor_makers(g: Core | Window, uid: int | None = None) -> Table:
     """For each tensor that an op reads, who made it, who allocated its memory, and who wrote there last.
 
     Args:
-        g: the graph, or a window of it.
         uid: the op; None for the one with the most GPU time below it of those that read tensors.
 
     Raises:
@@ -123,7 +122,6 @@ def copy_chains(g: Core | Window, min_copies: int = 2, top: int = 20) -> Table:
     goes on; several that begin alike are several rows.
 
     Args:
-        g: the graph, or a window of it.
         min_copies: least number of copies.
         top: number of rows; 0 for all.
     """

@@ -93,7 +93,6 @@ def find_things(core: Core, name: str) -> list[Thing]:
     """Tensors and storages with a name or an id: tensors first, by version.
 
     Args:
-        core: the graph.
         name: `t123` or `s123`, with `#2` for the second one with this id; an id alone for whatever has it.
 
     Raises:
@@ -194,12 +193,7 @@ def _listed(tensors: GraphTensors, numbers: Sequence[int], most: int = 8) -> str
 
 
 def tensor_life(core: Core, thing: Thing) -> Table:
-    """Every use of a tensor, or of the tensors of a storage, in order, with the kernels of the op.
-
-    Args:
-        core: the graph.
-        thing: what `find_things` found.
-    """
+    """Every use of a tensor, or of the tensors of a storage, in order, with the kernels of the op."""
     tensors = known_tensors(core)
     lineage, c = tensors.lineage, core.columns
     of_thing = lineage.storage if thing.is_storage else lineage.tensor

@@ -129,7 +129,6 @@ def storage_kernels(g: Core | Window, storage: str | None = None) -> Table:
     A kernel counts for the op that it is charged to; which of the op's tensors it touches itself, nobody recorded.
 
     Args:
-        g: the graph, or a window of it.
         storage: name of a storage, such as `s124`; None for the one with the most time of kernels.
 
     Raises:
@@ -272,7 +271,6 @@ def shared_reads(g: Core | Window, top: int = 20) -> Table:
     A kernel counts for the op that it is charged to: it reads what the op reads.
 
     Args:
-        g: the graph, or a window of it.
         top: number of rows; 0 for all.
     """
     w = window_of(g)

@@ -105,7 +105,6 @@ def copy_bandwidth(g: Core | Window, points: int = POINTS) -> Table:
     """Bytes that copies and fills move per time, by device and direction.
 
     Args:
-        g: the graph, or a window of it.
         points: number of equal stretches of time, from the start of the first copy to the end of the last; 0 for one
             row from each start or end of a copy of the direction to the next.
 

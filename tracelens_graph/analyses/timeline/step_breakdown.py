@@ -106,9 +106,6 @@ def step_breakdown(g: Core | Window) -> Table:
     A moment counts for the first of what goes on in it: kernels, communication, copies, fills, calls of the runtime,
     waiting for the data loader, ops, anything else. GPU work counts where it runs, whatever step launched it.
 
-    Args:
-        g: the graph, or a window of it.
-
     Returns:
         One row per step of every process, and one for their mean. No rows without steps.
     """

@@ -136,7 +136,6 @@ def on_device(core: Core, gpu: np.ndarray, group: np.ndarray, process: np.ndarra
     """Of each step its length on the device, and how long a GPU event of the window runs in it, ns.
 
     Args:
-        core: the graph.
         gpu: rows of the GPU events of the window.
         group: step of each, by its place; the place behind the last step is that of events in no step.
         process: number of the process of each step; steps of one process stand together, in their order.

@@ -59,9 +59,6 @@ def exposed_communication(g: Core | Window) -> Table:
     added up; where no two communication kernels of a device meet, and there is but one device, they add up to
     exposed_comm_time of the timeline.
 
-    Args:
-        g: the graph, or a window of it.
-
     Returns:
         One row per kind of collective and process group, and one for kernels where both are unknown.
     """
@@ -109,7 +106,6 @@ def stream_overlap(
     """How long two streams of a device work at once; times are lengths of unions of intervals.
 
     Args:
-        g: the graph, or a window of it.
         device: index of a device; by default that of the busiest stream.
         stream_a: number of a stream; by default the busiest but `stream_b`.
         stream_b: number of another stream; by default the busiest but `stream_a`.

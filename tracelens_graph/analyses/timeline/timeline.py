@@ -58,7 +58,6 @@ def gpu_timeline(
     the busy time.
 
     Args:
-        g: the graph, or a window of it.
         linked_only: leave out GPU events whose launch is not in the trace.
         micro_idle_us: split idle time into gaps below this length and the others.
         by_recompute: two blocks, without and with recomputation of activations, each with its own total.
@@ -98,7 +97,6 @@ def times_of(
     """The rows of the timeline of some GPU events, in ns; none without events.
 
     Args:
-        g: the graph.
         rows: rows of GPU events.
         micro_idle_us: split idle time into gaps below this length and the others.
         all_iterations: for events of some iterations of a server the part of the trace with all of them: then gaps
@@ -126,10 +124,8 @@ def times_by_group(g: Core, rows: np.ndarray, group: np.ndarray, groups: int) ->
     """The rows of the timeline for each of several groups of GPU events by themselves.
 
     Args:
-        g: the graph.
         rows: rows of GPU events.
         group: group of each, 0 <= group < groups.
-        groups: number of groups.
 
     Returns:
         Name of the row -> ns, one entry per group, 0 for a group without events. Idle time is not split.

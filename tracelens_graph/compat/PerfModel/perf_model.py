@@ -42,7 +42,6 @@ class GEMM:
         """Bytes: both operands and the bias read once, the result written once. None if a size of elements is None.
 
         Args:
-            M, N, K: sizes.
             bias: whether N numbers are added to each row.
             bpe_mat1, bpe_mat2, bpe_bias, bpe_output: bytes per element.
         """

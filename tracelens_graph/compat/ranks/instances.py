@@ -128,12 +128,7 @@ class Instances(PartsByCollective):
         return np.unique(self.trace[self.order]).tolist()
 
     def wide(self, values: np.ndarray | list[Any], place: int) -> Cells:
-        """For each collective the value of one rank's kernel: NaN, or None in a list, where it takes no part.
-
-        Args:
-            values: one for each kernel.
-            place: position of the rank.
-        """
+        """For each collective the value of one rank's kernel: NaN, or None in a list, where it takes no part."""
         # Kernels stand rank by rank, so those of one rank are a range.
         begin, end = np.searchsorted(self.trace, (place, place + 1)).tolist()
         of_rank = begin + np.flatnonzero(self.number[begin:end] >= 0)

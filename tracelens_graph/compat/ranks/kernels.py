@@ -79,7 +79,6 @@ class RankKernels:
     """Kernels of collectives on all ranks of a run, by rank and start. Arrays have one entry per kernel.
 
     Args:
-        traces: the ranks.
         run: name of a run; by default that of the last trace.
 
     Attributes:

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from tracelens_graph.replay.program.kernel import launcher
 from tracelens_graph.replay.program.values import build_on, built, device, storages_of, tensors
 
 # What stands below goes into programs.
@@ -30,10 +31,12 @@ BETWEEN_CALLS: list[Callable[[], Any]] = []
 
 def options(about: str | None) -> argparse.ArgumentParser:
     """What can be asked for."""
-    found = [name for name in ("cuda", "xpu") if hasattr(torch, name) and getattr(torch, name).is_available()]
+    there = [kind for kind in ("cuda", "xpu") if hasattr(torch, kind)]
+    found = [*(f"{kind}:{n}" for kind in there for n in range(getattr(torch, kind).device_count())), "cpu"]
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--device", choices=["cuda", "xpu", "cpu"], default=[*found, "cpu"][0], help="cuda is that of ROCm, too")
+    add("--device", default=found[0], choices=found, help="such as cuda:1; cuda is that of ROCm, too",
+        type=lambda name: next((one for one in found if one.startswith(name)), name))  # fmt: skip
     add("--warmup", type=int, metavar="N", help="calls before those that are timed (default: 10, on a CPU for 1 s)")
     add("--iterations", type=int, metavar="N", help="calls that are timed (default: 100, on a CPU for 2 s)")
     add("--flush-l2", action="store_true", help="empty the cache between calls")
@@ -46,7 +49,9 @@ def options(about: str | None) -> argparse.ArgumentParser:
 
 
 def operator(plan: dict[str, Any]) -> Any:
-    """The operation of a plan, once what registers it is imported."""
+    """The operation of a plan, once what registers it is imported; of a launch what launches it."""
+    if "launch" in plan:
+        return launcher(**plan["launch"])
     for module in plan.get("imports", []) if "--reference" not in sys.argv else []:
         import_module(module)
     namespace, _, name = plan["op"].partition("::")
@@ -111,7 +116,7 @@ def check_fits(make: Callable[[], tuple[list[Any], dict[str, Any]]], name: str) 
         MemoryError: they do not.
     """
     try:
-        free = getattr(torch, name).mem_get_info()[0]
+        free = getattr(torch, name.partition(":")[0]).mem_get_info(name)[0]
     except (AttributeError, RuntimeError):  # a CPU, or a device that does not show
         free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 1 << 62
     if (wanted := bytes_of(make)) > free:
@@ -142,27 +147,30 @@ def times_us(call: Callable[[], Any], asked: int | None, usual: int, seconds: fl
 
     Without a number that is asked for, as many as is usual, on a CPU for some seconds at most.
     """
-    runtime, events = getattr(torch, device("device").type), []
-    getattr(runtime, "_sleep", int)(20_000_000)  # the host gets ahead of the device, so that its launches do not count
-    until = time.perf_counter() + (seconds if asked is None else math.inf)
+    getattr(runtime(), "_sleep", int)(20_000_000)  # the host gets ahead of the device: launches do not count
+    events, until = [], time.perf_counter() + (seconds if asked is None else math.inf)
     for _ in range(usual if asked is None else max(asked, 1)):
         for do in BETWEEN_CALLS:
             do()
         begin = now()
         call()
         events.append((begin, now()))
-        if runtime is torch.cpu and time.perf_counter() > until:
+        if runtime() is torch.cpu and time.perf_counter() > until:
             break
-    runtime.synchronize()
+    runtime().synchronize()
     return [us_between(*pair) for pair in events]
+
+
+def runtime() -> Any:
+    """What torch has for the device: `torch.cuda`, `torch.cpu`."""
+    return getattr(torch, device("device").type)
 
 
 def now() -> Any:
     """This moment: an event on the device, on a CPU nanoseconds."""
-    runtime = getattr(torch, device("device").type)
-    if runtime is torch.cpu:
+    if runtime() is torch.cpu:
         return time.perf_counter_ns()
-    event = runtime.Event(enable_timing=True)
+    event = runtime().Event(enable_timing=True)
     event.record()
     return event
 
@@ -182,7 +190,7 @@ def profiled(call: Callable[[], Any], trace: str = "", execution_trace: str = ""
         do()
     with torch.profiler.profile(record_shapes=True, **also) as session:
         call()
-        getattr(torch, device("device").type).synchronize()
+        runtime().synchronize()
     if trace:
         write(trace, session.export_chrome_trace)
     work = [event for event in session.events() if event.device_type != torch.autograd.DeviceType.CPU]
@@ -191,7 +199,7 @@ def profiled(call: Callable[[], Any], trace: str = "", execution_trace: str = ""
 
 def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, largest: int = UNCAPPED) -> dict[str, Any]:
     """What a call takes and does, beside what is known of it."""
-    runtime, on_gpu = getattr(torch, asked.device), asked.device != "cpu"
+    on_gpu = asked.device != "cpu"
     if asked.flush_l2:
         BETWEEN_CALLS.append(torch.empty(1 << 28, dtype=torch.int8, device=asked.device).zero_)
     times_us(call, asked.warmup, 10, 1.0)
@@ -211,7 +219,7 @@ def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, lar
     return {
         **{key: known[key] for key in ("op", "signature")},
         "count": known.get("count", 1),
-        "device": runtime.get_device_name() if on_gpu else "cpu",
+        "device": runtime().get_device_name() if on_gpu else "cpu",
         "torch": torch.__version__,
         "settings": settings(known.get("modes", [])),
         "library": torch.version.hip or torch.version.cuda or "",

@@ -18,6 +18,7 @@ from tracelens_graph.replay.program.measure import (
     operator,
     options,
     restored,
+    runtime,
     say,
     us_between,
     why,
@@ -222,7 +223,7 @@ def each_us(sequence: Steps, asked: argparse.Namespace, runs: int) -> list[float
             do()
         rounds.append([now()])
         sequence.run(lambda: rounds[-1].append(now()))
-    getattr(torch, asked.device).synchronize()
+    runtime().synchronize()
     each = [[us_between(*pair) for pair in pairwise(events)] for events in rounds]
     return [statistics.median(times) for times in zip(*each, strict=True)]
 

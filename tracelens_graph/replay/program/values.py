@@ -28,6 +28,8 @@ def build_on(device: str, largest: int = LARGEST) -> None:
     """Make tensors on this device, with no size above the largest."""
     global DEVICE, LARGEST
     DEVICE, LARGEST = device, largest
+    if ":" in device:
+        getattr(torch, device.partition(":")[0]).set_device(device)
     STORAGES.clear()
     torch.manual_seed(0)
 

@@ -33,11 +33,13 @@ class Order(msgspec.Struct, frozen=True):
         script: a file.
         arguments: its arguments, if it is run as a program.
         call: file for the profile of its function `call`, if it is imported for that; else empty.
+        imports: modules that it needs besides the framework.
     """
 
     script: str
     arguments: tuple[str, ...] = ()
     call: str = ""
+    imports: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,13 @@ class Ran:
         device: kind of device that it ran on.
         seconds: how long it took; 0 if it was killed.
         error: why it failed; empty if it did not.
+        lacks: why a module that it needs cannot be imported; empty if it was run.
     """
 
     device: str
     seconds: float
     error: str
+    lacks: str = ""
 
 
 def run_scripts(
@@ -80,7 +84,8 @@ def run_scripts(
                 process = _Process(python, folder, framework)
             answer, error = process.ask(order, timeout_s)
             error = error or str(answer.get("error", ""))
-            ran = Ran(process.device, float(answer.get("seconds", 0)), _one_line(error))
+            lacks = str(answer.get("lacks", ""))
+            ran = Ran(process.device, float(answer.get("seconds", 0)), _one_line(error), _one_line(lacks))
             if not answer or (error and process.device != "cpu"):
                 process.end()
                 process = None

@@ -4,7 +4,8 @@ It needs nothing of this package, as it runs under whatever Python has that modu
 line says what is there: `{"version": "2.9.0", "device": "cuda"}`, or `{"missing": "No module named 'torch'"}`. Then it
 answers each line of standard input, `{"script": FILE, "arguments": [...]}`, with `{"seconds": 0.4, "error": ""}`: it
 ran the script as a program; with `"call": FILE` in it, it imported it, and wrote the profile of its function `call` to
-that file. It ends with its input.
+that file. Modules that `"imports"` lists are imported before; where one cannot be, the answer is `{"lacks": WHY}`. It
+ends with its input.
 """
 
 from __future__ import annotations
@@ -71,12 +72,17 @@ def profile(program: dict[str, Any], file: str) -> None:
     program["ready"]()
     with torch.profiler.profile(record_shapes=True) as session:
         program["call"]()
-        getattr(torch, program["device"]).synchronize()
+        program["gpu"].synchronize()
     session.export_chrome_trace(file)
 
 
-def ran(script: str, arguments: Sequence[str] = (), call: str = "") -> dict[str, Any]:
+def ran(script: str, arguments: Sequence[str] = (), call: str = "", imports: Sequence[str] = ()) -> dict[str, Any]:
     """Run a script as a program, or profile its function: how long it took, and the last line of its error."""
+    try:
+        for module in imports:
+            importlib.import_module(module)
+    except Exception as lacking:
+        return {"lacks": str(lacking) or type(lacking).__name__}
     begun = time.perf_counter()
     messages = io.StringIO()
     error = ""

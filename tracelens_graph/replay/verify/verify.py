@@ -10,7 +10,7 @@ import os
 import stat
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -66,23 +66,22 @@ class Outcome:
 _LISTS = ("full", "instruction")
 """Kinds of programs that run entries of a list, each by itself."""
 _FRAMEWORKS = {"torch": "PyTorch", "jax": "JAX"}
-_NOT_RUN = {
-    "collectives": Outcome("needs ranks", why="run it with torchrun on as many ranks as it says"),
-    "triton": Outcome("not filled", why="put the kernel's source in, and run it by itself"),
-}
-"""Kinds of programs that are not run, and why."""
+_NEEDS_RANKS = Outcome("needs ranks", why="run it with torchrun on as many ranks as it says")
+_NOT_FILLED = Outcome("not filled", why="put the kernel's source in, and run it by itself")
 
 
 @dataclass
 class _Job:
     """A program on its way: its entry in the index, its plans, its copy, where its trace goes, how it came out.
 
-    Of a program of a list, each entry is a job: `part` is its place, and its copy a program of that one alone.
+    Of a program of a list, each entry is a job: `part` is its place, and its copy a program of that one alone. Plans of
+    operations that come along are run by their references if `is_reference` says so.
     """
 
     program: Program
     part: int | None = None
     plans: tuple[ReplayPlan, ...] = ()
+    is_reference: bool = False
     copy: Path = Path()
     seconds: float | None = None
     outcomes: list[Outcome] = field(default_factory=list)
@@ -94,10 +93,19 @@ class _Job:
     @property
     def order(self) -> Order:
         """How it is run: a short program is imported and its function called, others write a profile themselves."""
+        imports = tuple(dict.fromkeys(module for plan in self.plans for module in plan.imports))
+        options = ("--reference",) * (self.is_reference and bool(imports))
+        imports = () if self.is_reference else imports
         if self.program.kind == "op":
-            return Order(str(self.copy), call=str(self.trace))
+            return Order(str(self.copy), options, str(self.trace), imports)
         profile = () if self.program.kind == "instruction" else ("--profile", str(self.trace))
-        return Order(str(self.copy), (*profile, *_OPTIONS))
+        return Order(str(self.copy), (*options, *profile, *_OPTIONS), imports=imports)
+
+    @property
+    def instruction(self) -> Mapping[str, Any]:
+        """What the index says of an instruction of XLA."""
+        entry = self.program.plan[self.part] if self.part is not None and not self.plans else None
+        return entry if isinstance(entry, dict) else {}
 
 
 def verify(
@@ -106,6 +114,7 @@ def verify(
     python: str | None = None,
     timeout_s: float = TIMEOUT_S,
     replayers: Sequence[Replayer] = (),
+    reference: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Table:
     """Run the programs of a folder that `replay -o` wrote, and say which are recorded as the calls of the trace.
@@ -119,6 +128,7 @@ def verify(
         python: an interpreter with PyTorch; by default this one.
         timeout_s: how long one program may take, in s.
         replayers: custom operations that programs may call, and import the modules of; one that wants more is not run.
+        reference: run plain torch in place of libraries of which the operations come along.
         progress: called with the number of programs that are done, and that of all.
 
     Returns:
@@ -129,7 +139,7 @@ def verify(
         FolderError: the folder has no index, or one that cannot be read.
         OSError: there is no place for temporary files.
     """
-    jobs = [_Job(program, part) for program in read_folder(folder) for part in _parts(program)]
+    jobs = [_Job(program, part, is_reference=reference) for program in read_folder(folder) for part in _parts(program)]
     notes: list[str] = []
     with temporary_folder() as name:
         there = Path(name)
@@ -149,7 +159,7 @@ def verify(
                     progress(done, len(jobs))
         except NoTorchError as error:
             for job in wanted:
-                job.outcomes = job.outcomes or [Outcome("no torch", why=str(error))]
+                job.outcomes = job.outcomes or [Outcome(f"no {framework}", why=str(error))]
             notes.append(f"{error}; name an interpreter that has {_FRAMEWORKS[framework]}: --python /path/to/python")
     return _table(jobs, notes)
 
@@ -186,8 +196,10 @@ def _prepare(job: _Job, folder: Path, copy: Path, replayers: Sequence[Replayer])
         job.outcomes = [Outcome("refused", why=cut_end(printable(str(error)), _LONGEST))]
         return
     needed = max((plan.bytes for plan in job.plans), default=0)
-    if job.program.kind in _NOT_RUN:
-        job.outcomes = [_NOT_RUN[job.program.kind]]
+    if job.program.kind == "collectives":
+        job.outcomes = [_NEEDS_RANKS]
+    elif job.plans and all(plan.launch for plan in job.plans):
+        job.outcomes = [_NOT_FILLED] * len(job.plans)
     elif needed > (memory := memory_bytes()):
         why = f"its tensors need {needed / 1e9:,.1f} GB, and this machine has {memory / 1e9:,.1f} GB"
         job.outcomes = [Outcome("not run", why=why)]
@@ -213,7 +225,7 @@ def trusted(program: Program, folder: Path, replayers: Sequence[Replayer] = ()) 
     plans = program.plans
     replayers = [*replayers, *filter(None, (shipped(plan.op) for plan in plans if isinstance(plan, ReplayPlan)))]
     modules = {module for one in replayers for module in one.imports}
-    for plan in plans if program.kind != "triton" else ():
+    for plan in (one for one in plans if not one.launch):
         if foreign := [module for module in plan.imports if module not in modules]:
             raise ForeignProgramError(
                 f"it imports {', '.join(foreign)}; give the extension that says so: --extension FILE"
@@ -237,8 +249,12 @@ def _read(path: Path, expected: bytes) -> bytes:
 
 def _outcomes(job: _Job, ran: Ran) -> Iterator[Outcome]:
     """How each operation of a program compares."""
-    if ran.error or job.program.kind == "instruction":  # which compares its result itself
-        yield Outcome("failed", why=ran.error) if ran.error else Outcome("equal arguments", EQUAL)
+    if ran.lacks or ran.error:
+        yield Outcome("no library", why=ran.lacks) if ran.lacks else Outcome("failed", why=ran.error)
+        return
+    if job.program.kind == "instruction":  # which compares its result itself
+        assumed = job.instruction.get("assumed")
+        yield Outcome("equal shapes", why="; ".join(map(str, assumed)) if isinstance(assumed, list) else "")
         return
     try:
         core = load_core(str(job.trace), processes=1)
@@ -248,23 +264,30 @@ def _outcomes(job: _Job, ran: Ran) -> Iterator[Outcome]:
     finally:
         job.trace.unlink(missing_ok=True)
     rows = outermost_ops(core).tolist()
-    if len(job.plans) == 1 and job.plans[0].gradient:
-        yield _gradient(core, job.plans[0], ran.device != "cpu")
+    called = [plan for plan in job.plans if not plan.launch]  # without its source a kernel is not launched
+    if len(called) == 1 and called[0].gradient:
+        yield _gradient(core, called[0], ran.device != "cpu")
         return
-    if len(job.plans) == 1:  # older profilers round, so that what it calls may outlive it
-        rows = [row for row in rows if core.names[core.columns.name[row]] == job.plans[0].op] or rows
-    if len(rows) != len(job.plans):
-        yield Outcome("other arguments", why=f"{len(rows)} operations are recorded, not {len(job.plans)}")
+    if len(called) == 1:  # older profilers round, so that what it calls may outlive it
+        rows = [row for row in rows if core.names[core.columns.name[row]] == called[0].op] or rows
+    if len(rows) != len(called):
+        yield Outcome("other arguments", why=f"{len(rows)} operations are recorded, not {len(called)}")
         return
-    for plan, row in zip(job.plans, rows, strict=True):
-        yield compared(plan, observed(core, row), ran.device != "cpu")
+    there = iter(rows)
+    for plan in job.plans:
+        is_reference = job.is_reference and bool(plan.imports)
+        yield (
+            _NOT_FILLED
+            if plan.launch
+            else compared(plan, observed(core, next(there)), ran.device != "cpu", is_reference)
+        )
 
 
 def _table(jobs: Sequence[_Job], notes: list[str]) -> Table:
     records = [
         {
             "file": job.program.file,
-            "op": plan.name if plan else job.program.kind,
+            "op": plan.name if plan else str(job.instruction.get("op", job.program.kind)),
             "outcome": one.outcome,
             "arguments": one.arguments or UNKNOWN,
             "children": one.children or UNKNOWN,
@@ -311,19 +334,27 @@ def outermost_ops(core: Core) -> Rows:
     return ops[(parents < 0) | (c.kind[parents] != Kind.Op)]
 
 
-def compared(plan: ReplayPlan, seen: Observed, on_gpu: bool) -> Outcome:
+def compared(plan: ReplayPlan, seen: Observed, on_gpu: bool, is_reference: bool = False) -> Outcome:
     """Hold a replayed call against what the trace says of the traced one.
 
-    Ops below it and kernels are compared if both ran on a GPU, or neither did.
+    Ops below it and kernels are compared if both ran on a GPU, or neither did, and the operation is that of the trace.
 
     Args:
         plan: the call, with what was recorded of it.
         seen: the replayed call.
         on_gpu: whether it ran on a GPU.
+        is_reference: whether plain torch ran in place of a library.
     """
     traced = plan.traced
-    # A size that the trace does not have was not traced on any device.
-    is_known = traced.uid >= 0 and on_gpu == bool(traced.kernels or traced.gpu)
+    # What is true first says why only arguments are compared; a size that no trace has was traced on no device.
+    limits = {
+        "reference": is_reference,
+        "new sizes": traced.uid < 0,
+        "equal arguments": on_gpu != bool(traced.kernels or traced.gpu),
+        "equal but assumed": bool(plan.assumed),
+    }
+    outcome = next((one for one, is_so in limits.items() if is_so), "equal")
+    is_known = outcome.startswith("equal") and not limits["equal arguments"]
     different = {"other arguments": _differing_arguments(plan, seen)}
     if is_known:
         different["other children"] = _differing_children(traced, seen.children)
@@ -331,9 +362,6 @@ def compared(plan: ReplayPlan, seen: Observed, on_gpu: bool) -> Outcome:
         different["other kernel"] = _differing_names(traced.kernels, seen.kernels, "kernel")
     parts = [OTHER if why else EQUAL for why in different.values()]
     arguments, children, kernels = [*parts, UNKNOWN, UNKNOWN][:3]
-    outcome = "equal but assumed" if plan.assumed else "equal"
-    if not is_known:
-        outcome = "equal arguments"
     remarks = "; ".join([*plan.assumed, *_not_recorded(plan, seen.recorded)])
     outcome, why = next((one for one in different.items() if one[1]), (outcome, remarks))
     return Outcome(outcome, arguments, children, kernels, why)

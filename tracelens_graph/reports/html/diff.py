@@ -56,7 +56,6 @@ def diff_page(
     """A comparison as a page.
 
     Args:
-        difference: the comparison.
         tables: its totals, times and places.
         notes: notes on the two sides.
         commands: makes the commands that show more of a place.

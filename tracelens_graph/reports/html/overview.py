@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis.account import account_of
+from tracelens_graph.analyses.diagnosis.finding import Finding
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.graph.iterations import is_of_server
 from tracelens_graph.graph.window import Window
-from tracelens_graph.reports.document import Facts, Finding, facts, peaks
+from tracelens_graph.reports.document import Facts, facts, peaks
 from tracelens_graph.reports.html.names import LONGEST_LINE, clean
 from tracelens_graph.reports.html.stacks import iteration_name
 from tracelens_graph.reports.html.timeline import cause_class, cause_label
@@ -42,10 +43,8 @@ def overview(
     """What the first view shows.
 
     Args:
-        w: what the report is on.
         about: facts of it.
         findings: the verdict; the first one is the headline.
-        tables: tables of the report.
         complete: makes commands of findings, in which TRACE stands for the file, complete.
     """
     held = inventory(w.core)

@@ -52,7 +52,6 @@ def ranks_page(job: Job, source: str, commands: Sequence[str] = ()) -> str:
     """A job as a page.
 
     Args:
-        job: the ranks.
         source: what the traces are called together.
         commands: commands that show more, to be copied.
     """
@@ -111,7 +110,6 @@ def slowdown_map(found: Slowdown, table: Table, labels: Mapping[str, str] = Mapp
     Workers that account for most of the excess stand out, but for those that only take part in slow transfers.
 
     Args:
-        found: the slowdown.
         table: its table.
         labels: what people call workers, where that is another name.
     """
@@ -154,7 +152,6 @@ def slowdown_page(found: Slowdown, source: str) -> str:
     """The slowdown of a job whose operations are known without traces, as a page.
 
     Args:
-        found: the slowdown.
         source: what the operations are called together.
     """
     title, texts, tables = clean(f"Slowdown of {source}"), Texts(), {one.name: one for one in found.tables()}

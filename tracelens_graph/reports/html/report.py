@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.diagnosis.finding import Finding
 from tracelens_graph.analyses.idle.idle_causes import idle_causes
 from tracelens_graph.analyses.idle.idle_gaps import idle_gaps
 from tracelens_graph.analyses.launches.queues import queues
@@ -28,7 +29,7 @@ from tracelens_graph.graph.iterations import is_of_server
 from tracelens_graph.graph.membership import calls_at
 from tracelens_graph.graph.window import Window
 from tracelens_graph.perf.devices import Architecture
-from tracelens_graph.reports.document import Facts, Finding
+from tracelens_graph.reports.document import Facts
 from tracelens_graph.reports.html import timeline
 from tracelens_graph.reports.html.names import (
     CLASSES,
@@ -73,8 +74,6 @@ def report_page(
     """A report as a page.
 
     Args:
-        w: what the report is on.
-        findings: the verdict.
         tables: tables of the report; some on places and on idle time join them.
         about: facts of the trace.
         complete: makes commands of findings, in which TRACE stands for the file, complete.
@@ -121,7 +120,6 @@ def views_page(
     """A page of some views. It has no worker: its events are few, and where it stands one may be forbidden.
 
     Args:
-        w: what it is of.
         views: names of the views, the first one is shown; one alone is without tabs. A module is named after them.
         heading: what stands above them.
         body: what they show.
@@ -153,10 +151,8 @@ def roofline_page(w: Window, ops: Table, tables: Mapping[str, Table], arch: Arch
     """A page with the roofline of a device, the operations of a trace under it, and tables.
 
     Args:
-        w: what it is of.
         ops: its `unified_perf_summary`, made for the device.
         tables: `roofline_summary`, `below_roof` and `unmodelled`; operations with a model join them.
-        arch: the device.
         source: name of the trace.
     """
     texts = Texts()
@@ -179,7 +175,6 @@ def roofline(ops: Table | None, arch: Architecture | None, texts: Texts, most: i
 
     Args:
         ops: `unified_perf_summary`, made for the device.
-        arch: the device.
         texts: takes the names.
         most: points, those with most time.
     """

@@ -307,7 +307,6 @@ def _along(w: Window, frames: Frames, names: Names, kept: Mask, place: Rows) -> 
     """For each GPU event the frame of the kept call that it comes from, -1 for none.
 
     Args:
-        w: the window.
         frames: to which the calls are added, merged by name.
         names: names of rows.
         kept: for each row of the graph whether it is a frame.

@@ -202,7 +202,6 @@ def longest_events(w: Window, d: Drawn, most: int) -> tuple[Drawn, list[LeftOut]
     """The longest events of the GPU and of the host, annotations and idle gaps; with the calls that launched the first.
 
     Args:
-        w: the window that is drawn.
         d: all that can be drawn of it.
         most: events, idle gaps among them; if there are not more, all of them stay.
 
@@ -309,7 +308,6 @@ def _culprits(w: Window, d: Drawn, place: Codes) -> dict[str, Packed]:
     Of the longest gaps alone: for each of them what the host did is searched.
 
     Args:
-        w: the window.
         d: what is drawn.
         place: of each row of the graph one more than its number among calls.
     """

@@ -11,7 +11,6 @@ and the truth about both. The same arguments give the same bytes.
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import random
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tracelens_graph.simulate import options as training
-from tracelens_graph.simulate.emit import Writer
+from tracelens_graph.simulate.emit import Writer, write_trace
 from tracelens_graph.simulate.host import Process
 from tracelens_graph.simulate.job import Devices, drive
 from tracelens_graph.simulate.places import START_NS, Place, places
@@ -113,18 +112,13 @@ def write(run: Run, folder: str | os.PathLike[str], *, traces_only: bool = False
     files = []
     for rank in run.ranks:
         files.append(folder / f"rank{rank.rank}.json.gz")
-        _write(files[-1], rank.trace)
+        write_trace(files[-1], rank.trace)
         if not traces_only:
             files[-1].with_name(f"rank{rank.rank}.truth.json").write_text(json.dumps(rank.truth))
         for name, trace in rank.captures.items():
             (folder / "capture").mkdir(exist_ok=True)
-            _write(folder / "capture" / name, trace)
+            write_trace(folder / "capture" / name, trace)
     details = [entry for rank in run.ranks for entry in rank.details]
     if details and run.options.details:
         (folder / "capture" / "execution_details.json").write_text(json.dumps(details, indent=2))
     return files
-
-
-def _write(file: Path, trace: dict[str, Any]) -> None:
-    # no file name and no time in the header: the same run gives the same bytes
-    file.write_bytes(gzip.compress(json.dumps(trace).encode(), 6, mtime=0))

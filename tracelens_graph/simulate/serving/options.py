@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Literal
 
-from tracelens_graph.simulate.options import Numbers
+from tracelens_graph.simulate.options import Numbers, check
 
 Engine = Literal["vllm", "sglang"]
 Platform = Literal["nvidia", "rocm"]
@@ -65,21 +65,13 @@ class Options:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sizes", tuple(sorted(set(self.sizes))))
-        for name in ("ranks", "steps", "layers", "streams", "width", "heads", "vocabulary", "prompt", "output"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name, kind in get_type_hints(Options).items():
-            known: tuple[Any, ...] = get_args(kind) if kind in (Engine, Platform, Annotations, Capture, Culprit) else ()
-            if known and getattr(self, name) not in known:
-                raise ValueError(f"{name} is {', '.join(known[:-1])} or {known[-1]}, not {getattr(self, name)!r}")
+        check(self, ("ranks", "steps", "layers", "streams", "width", "heads", "vocabulary", "prompt", "output"))
         if not self.sizes or self.sizes[0] < 1:
             raise ValueError("sizes must be at least 1")
         if not 0 <= self.requests <= self.sizes[-1]:
             raise ValueError(f"requests {self.requests} must be from 0 to the largest of sizes, {self.sizes[-1]}")
         if self.streams > 3:
             raise ValueError(f"streams must be at most 3, not {self.streams}")
-        if self.width % self.heads:
-            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
         if not 0 <= self.lost < 1:
             raise ValueError("lost is a share: at least 0, below 1")
         if self.arrivals < 0 or self.culprit_us < 0 or self.experts < 0:

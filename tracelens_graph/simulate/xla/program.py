@@ -8,7 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
+
+from tracelens_graph.simulate.options import check
 
 
 def varint(value: int) -> bytes:
@@ -69,14 +71,7 @@ class Options:
     """Write frames of Python."""
 
     def __post_init__(self) -> None:
-        for name in ("devices", "steps", "layers", "batch", "tokens", "width", "heads", "vocabulary"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if self.width % self.heads:
-            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
-        if self.command_buffers not in get_args(CommandBuffers):
-            known = get_args(CommandBuffers)
-            raise ValueError(f"command_buffers is {', '.join(known[:-1])} or {known[-1]}, not {self.command_buffers!r}")
+        check(self, ("devices", "steps", "layers", "batch", "tokens", "width", "heads", "vocabulary"))
 
 
 TYPES = {"pred": (1, 1), "s32": (4, 4), "u8": (6, 1), "f32": (11, 4), "bf16": (16, 2)}
