@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -13,7 +13,6 @@ from tracelens_graph.loaders.databases import Database
 from tracelens_graph.loaders.memory_snapshot import snapshot
 from tracelens_graph.loaders.nsys import report
 from tracelens_graph.loaders.rocprof import results, rocpd, rpd
-from tracelens_graph.loaders.sources import Source
 
 _AT_ONCE = 1 << 20
 _Piece = TypeVar("_Piece")
@@ -26,8 +25,8 @@ def open_database(where: Path | bytes, name: str) -> BinaryIO:
         NotATraceError: it is the database of something else.
         TraceError: it is damaged, cut short or encrypted; also while the stream is read.
     """
-    pieces = _checked(_pieces, where, name)
-    return _Stream(pieces, next(pieces, b""))
+    pieces = checked(_pieces, where, name)
+    return Pieces(pieces, next(pieces, b""))
 
 
 def _pieces(where: Path | bytes, name: str) -> Iterator[bytes]:
@@ -67,7 +66,7 @@ def open_result(stream: BinaryIO, name: str) -> BinaryIO:
         TraceError: it is cut short, or is not built as rocprofv3 builds it.
     """
     with stream:
-        return _Stream(_checked(results.translated, _all(stream), name))
+        return Pieces(checked(results.translated, _all(stream), name))
 
 
 def open_snapshot(stream: BinaryIO, name: str) -> BinaryIO:
@@ -78,50 +77,10 @@ def open_snapshot(stream: BinaryIO, name: str) -> BinaryIO:
         TraceError: it is damaged.
     """
     with stream:
-        return _Stream(_checked(snapshot.translated, _all(stream), name))
+        return Pieces(checked(snapshot.translated, _all(stream), name))
 
 
-def read_snapshot(source: Source) -> tuple[list[dict[str, Any]], list[list[snapshot.Change]]]:
-    """The segments in a snapshot of PyTorch's CUDA allocator, and of each device what it allocated and released.
-
-    Raises:
-        NotATraceError, TraceError: as `open_snapshot`.
-    """
-    if source.packing != "pickle":
-        raise NotATraceError(f"{source.name}: is no snapshot of torch.cuda.memory._dump_snapshot()")
-    with source.raw() as stream:
-        (found,) = _checked(snapshot.history, _all(stream), source.name)
-    return found
-
-
-class WithEvents(Source):
-    """A source with further events behind its own.
-
-    Args:
-        of: the source.
-        at: where its last event ends.
-        events: the others, each as JSON.
-    """
-
-    def __init__(self, of: Source, at: int, events: Iterable[bytes]) -> None:
-        self.__dict__.update(of.__dict__)
-        self._of, self._at, self._events, self.packing = of, at, b"".join(b",\n" + one for one in events), "joined"
-
-    def open(self) -> BinaryIO:
-        """A fresh stream of the decompressed bytes; raises as that of the source."""
-        return _Stream(self._pieces(self._of.open()))
-
-    def _pieces(self, stream: BinaryIO) -> Iterator[bytes]:
-        with stream:
-            left = self._at
-            while left and (some := stream.read(min(left, _AT_ONCE))):
-                left -= len(some)
-                yield some
-            yield self._events
-            yield from iter(lambda: stream.read(_AT_ONCE), b"")
-
-
-def _checked(translated: Callable[[Any, str], Iterator[_Piece]], source: Any, name: str) -> Iterator[_Piece]:
+def checked(translated: Callable[[Any, str], Iterator[_Piece]], source: Any, name: str) -> Iterator[_Piece]:
     """The pieces of a translation; what no profiler writes, such as a text for a time, is an error in one line."""
     try:
         yield from translated(source, name)
@@ -133,7 +92,7 @@ def _all(stream: BinaryIO) -> bytes:
     return b"".join(iter(lambda: stream.read(_AT_ONCE), b""))
 
 
-class _Stream(io.RawIOBase, BinaryIO):
+class Pieces(io.RawIOBase, BinaryIO):
     """The pieces of a text as a stream of bytes."""
 
     def __init__(self, pieces: Iterator[bytes], first: bytes = b"") -> None:

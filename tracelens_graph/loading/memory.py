@@ -19,7 +19,7 @@ from tracelens_graph.graph.membership import calls_of
 from tracelens_graph.graph.traversals import climb, rows_of_kind
 from tracelens_graph.loaders.kineto.details import FileDetails
 from tracelens_graph.loaders.kineto.times import epoch_ns
-from tracelens_graph.loaders.reports import WithEvents, read_snapshot
+from tracelens_graph.loaders.memory_snapshot.joined import WithEvents, read_snapshot
 from tracelens_graph.loaders.sources import open_source
 from tracelens_graph.loading.profile import load_profile
 from tracelens_graph.schema import HOST_KINDS, Kind
