@@ -17,6 +17,7 @@ import numpy as np
 from tracelens_graph.db.database import connect, image
 from tracelens_graph.db.image import Edges, Options, Placement, TraceImage
 from tracelens_graph.loading.one import load_core
+from tracelens_graph.schema.facts import KERNELS
 
 TIMES = ("ns", "min_ns", "median_ns", "max_ns", "own_ns", "exposed_ns")
 
@@ -58,13 +59,12 @@ def _keys(base: TraceImage) -> list[str]:
 
 def _run_for(base: TraceImage, kernels: Collection[str]) -> set[str]:
     """Keys of what kernels run for."""
-    pairs = ((edges.columns[0], edges.columns[1]) for edges in base.edges if edges.type == "RUNS")
-    return {
-        source
-        for sources, targets in pairs
-        for source, target in zip(sources, targets, strict=True)
-        if target in kernels
-    }
+    spent = (
+        (edges.columns[1], edges.columns[2 + edges.properties.index(KERNELS)])
+        for edges in base.edges
+        if edges.type == "SPENT"
+    )
+    return {key for keys, ran in spent for key, names in zip(keys, ran, strict=True) if set(names or ()) & set(kernels)}
 
 
 def _of_run(edges: Edges, old: str, trace: str, run: str, times: dict[str, float]) -> Edges:

@@ -24,19 +24,17 @@ from tracelens_graph.schema import (
     EdgeType,
     Kind,
 )
+from tracelens_graph.schema.comparisons import DIFF_EDGE_PROPERTIES, DIFF_PROPERTIES
 from tracelens_graph.schema.database import (
     CONTEXT_PROPERTIES,
-    DIFF_EDGE_PROPERTIES,
-    DIFF_PROPERTIES,
     EDGE_PROPERTIES,
     EVENT_PROPERTIES,
     KEYS,
-    RANK_EDGE_PROPERTIES,
-    RANK_PROPERTIES,
     REPEATED_EDGES,
     event_labels,
 )
 from tracelens_graph.schema.facts import SOURCES, SPENT_ON
+from tracelens_graph.schema.jobs import RANK_EDGE_PROPERTIES, RANK_PROPERTIES
 from tracelens_graph.schema.stored import Stored
 
 HEAD = """# The graph in the database

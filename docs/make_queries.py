@@ -20,7 +20,9 @@ HEAD = """# Library of queries
 One question per query, each answered by the database (`tracelens-graph db query NAME`, `db.query(NAME)` in Python, or
 pasted into [Neo4j Browser](neo4j-browser.md)) and by the graph in memory (`tlg.QUESTIONS[NAME]` of it): the tests hold
 both to the same rows and cells, on real traces. Columns that only the table in memory may have stand below those of
-the query. How to ask: [Asking a database](asking.md).
+the query. They hold what a database does not store (rates of links, hosts, durations of a server's iterations, what
+fusing would save), sentences for people, or what a report alone fills in (`is_recompute`, `parent_module`, call stacks,
+details of kernels, comparisons). How to ask: [Asking a database](asking.md).
 
 `trace`, `a` and `b` name a trace: its id, `run/name`, or its name. Only complete traces answer.
 

@@ -15,6 +15,7 @@ from tracelens_graph.errors import ExecutionTraceError, NotATraceError
 
 _RECORD = "record one with torch.profiler and export_chrome_trace"
 _EXPORTED = f"tracelens-graph reads PyTorch's own traces: {_RECORD}"
+_ANYWAY = "--generic reads its events as functions of the host"
 _JAX_TOO = f"tracelens-graph reads profiles of JAX (*.xplane.pb) and PyTorch's own traces: {_RECORD}"
 
 _AS_JSON = "tracelens-graph reads what rocprofv3 writes with --output-format json or rocpd"
@@ -195,7 +196,9 @@ def what_chrome_trace_is(keys: Mapping[str, Any], processes: Iterable[str], cate
     categories = list(categories)
     is_of_jax = "highres-ticks" in keys or any(map(_OF_JAX.match, processes))
     shown = f" (it has {', '.join(sorted(categories)[:4])})" if categories else ""
-    tool, instead = (_JAX, f"{_BESIDE_XPLANE}; {_EXPORTED}") if is_of_jax else ("another tool", _EXPORTED)
+    tool, instead = (
+        (_JAX, f"{_BESIDE_XPLANE}; {_EXPORTED}") if is_of_jax else ("another tool", f"{_ANYWAY}; {_EXPORTED}")
+    )
     return (
         f"is a Chrome trace of {tool}: no event has a category of PyTorch's profiler{shown}; "
         f"ui.perfetto.dev opens it; {instead}"

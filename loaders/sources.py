@@ -35,6 +35,8 @@ _BOM = b"\xef\xbb\xbf"
 _DESCRIPTORS = "/proc/self/fd"
 """Where Linux has files that are open."""
 
+GENERIC = "TRACELENS_GRAPH_GENERIC"
+"""Environment variable: not empty where events of tools that are not known are read as functions of the host."""
 UNPACK_LIMIT = "TRACELENS_GRAPH_UNPACK_LIMIT"
 """Environment variable: how many times its stored size a file may unpack to; 0 for any."""
 _UNPACK_LIMIT = 250
@@ -55,6 +57,7 @@ class Source:
             reading.
         faults: what else is wrong with a compressed file, by keys of `REPAIR_MEANING`. Set while reading.
         is_loaded: whether its graph was loaded, so that a change of the file comes after that.
+        is_generic: whether events of tools that are not known are read as functions of the host.
     """
 
     def __init__(self, name: str, *, path: Path | None = None, data: bytes | None = None) -> None:
@@ -65,6 +68,7 @@ class Source:
         self.faults: set[str] = set()
         self._spooled = False
         self.is_loaded = False
+        self.is_generic = bool(os.environ.get(GENERIC))
         with self.raw() as file:
             self._stamp = (0, 0, 0) if path is None else _stamp(os.fstat(file.fileno()))
             head = file.read(HEAD)

@@ -20,6 +20,7 @@ from tracelens_graph.errors import (
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceMember
 from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.loaders.sources import open_source
 from tracelens_graph.loading.files import trace_files
 from tracelens_graph.loading.many import MEMORY_BYTES, load_core_set
 from tracelens_graph.loading.one import link_damage, load_core
@@ -40,6 +41,7 @@ def load(
     capture: Any = None,
     identify: bool = False,
     like: Any = None,
+    generic: bool = False,
     progress: Callable[[int, int], None] | None = None,
     processes: int | None = None,
 ) -> TraceGraph:
@@ -59,6 +61,7 @@ def load(
             modules by layer, and ops by role. A warning says where nothing was identified.
         like: another trace of the same model which knows ops (eager, of another platform or batch size, or a capture),
             given like `source` or as a graph: kernels at places that it has get its modules, ops and shapes.
+        generic: read events of other tools' Chrome traces as functions of the host.
         progress: called with bytes done and bytes in all; by default a line on standard error, if that is a
             terminal and loading takes more than a second.
         processes: 1 to stay in this process; by default two for large files where that is safe.
@@ -75,6 +78,9 @@ def load(
     """
     with progress_on_terminal("loading") as shown:
         unused: list[str] = []
+        if generic:
+            source = open_source(source)
+            source.is_generic = True
         core = load_core(
             source, et=et, memory=memory, capture=capture, identify=identify if like is None else like,
             tell=unused.append, progress=progress or shown, processes=processes,

@@ -1,10 +1,11 @@
 // Regressions: since which build kernels, ops or modules take longer, beyond the noise of the builds before.
 //
-// A build is a value of a label, or else a run; traces of one build count together. Values that are numbers come first,
-// in their order; other values and runs are in the order of pushing. Of each kernel, signature or place of a module the mean time of one is followed over the builds. It takes
-// longer since the build that parts them best into a faster and a slower side, two builds or more before it. The means of
-// the logarithms of both sides have to be five standard errors apart, by their scatter around both, with four builds more
-// of 2 % counted in. Traces without events count, too.
+// A build is a value of a label, or else a run; traces of one build count together. Builds are in the order of pushing;
+// those of a label whose values are all numbers, or all versions or dates, in the order of these. Of each kernel,
+// signature or place of a module the mean time of one is followed over the builds. It takes longer since the build that
+// parts them best into a faster and a slower side, two builds or more before it. The means of the logarithms of both
+// sides have to be five standard errors apart, by their scatter around both, with four builds more of 2 % counted in.
+// Traces without events count, too.
 //
 // Parameters:
 //   of: kernel, signature or module
@@ -30,6 +31,12 @@
 //   modules: of a kernel, places of modules that it ran for, most own time first; of the last of its traces
 WITH {of: 'kernel', label: null, named: null, min_percent: 5, top: 20} AS p
 CALL (p) {
+  OPTIONAL MATCH (t:Trace {state: 'complete'})
+  WITH collect(t['label_' + p.label]) AS values
+  RETURN p.label IS NOT NULL AND all(v IN values WHERE v IS :: INTEGER | FLOAT) AS numbers,
+         all(v IN values WHERE toString(v) =~ 'v?[0-9]+([.-][0-9]+)*([+].*)?') AS versions
+}
+CALL (p) {
   WITH p WHERE p.of = 'kernel'
   MATCH (x:KernelName)<-[s:SPENT]-(t:Trace {state: 'complete'}) WHERE p.named IS NULL OR t.name = p.named
   RETURN t, collect([x, s.ns, s.n]) AS spent
@@ -42,12 +49,14 @@ CALL (p) {
   MATCH (x:ModulePlace)<-[s:SPENT]-(t:Trace {state: 'complete'}) WHERE p.named IS NULL OR t.name = p.named
   RETURN t, collect([x, s.ns, s.n]) AS spent
 }
-WITH p, t, spent, CASE WHEN p.label IS NULL THEN t.run ELSE toString(t['label_' + p.label]) END AS build
+WITH *, CASE WHEN p.label IS NULL THEN t.run ELSE toString(t['label_' + p.label]) END AS build
 WHERE build IS NOT NULL
-WITH p, build, t, spent ORDER BY t.pushed_ns, t.id
-WITH p, build, min(t.pushed_ns) AS pushed, collect(t) AS traces, collect(spent) AS spent, sum(t.gpu_sum_ns) AS gpu_ns
-ORDER BY CASE WHEN p.label IS NOT NULL AND build =~ '-?[0-9]+([.][0-9]+)?' THEN toFloat(build) END,
-         pushed, build
+WITH * ORDER BY t.pushed_ns, t.id
+WITH p, numbers, versions, build, min(t.pushed_ns) AS pushed, collect(t) AS traces, collect(spent) AS spent,
+     sum(t.gpu_sum_ns) AS gpu_ns
+ORDER BY CASE WHEN numbers THEN [toFloat(build)]
+              WHEN versions THEN [part IN split(replace(replace(split(build, '+')[0], '-', '.'), 'v', ''), '.') | toFloat(part)]
+         END, pushed, build
 WITH p, collect({build: build, traces: traces, gpu_ns: gpu_ns}) AS builds, collect(spent) AS spent
 CALL (spent) {
   UNWIND range(0, size(spent) - 1) AS at
@@ -91,8 +100,9 @@ RETURN f.since AS since, coalesce(x.path, x.name) AS name, x.input_dims AS input
        exp(f.before) / 1e3 AS before_us, exp(f.before + f.rise) / 1e3 AS since_us, 100 * f.noise AS noise_percent,
        f.cost / f.traces / 1e6 AS cost_ms, CASE WHEN f.gpu > 0 THEN 100 * f.cost / f.gpu END AS percent,
        f.k AS builds_before, f.m - f.k AS builds_since,
-       COLLECT { MATCH (x)-[:RUNS]->(y:KernelName)<-[s:SPENT]-(t) RETURN y.name ORDER BY s.ns DESC, y.key } AS kernels,
-       COLLECT { MATCH (x)<-[:RUNS]-(y:Signature)<-[s:SPENT]-(t)
+       COLLECT { MATCH (x)<-[r:SPENT]-(t)-[s:SPENT]->(y:KernelName) WHERE y.key IN r.kernels
+                 RETURN y.name ORDER BY s.ns DESC, y.key } AS kernels,
+       COLLECT { MATCH (t)-[s:SPENT]->(y:Signature) WHERE x.key IN s.kernels
                  RETURN y.name + coalesce(' ' + y.input_dims, '') ORDER BY s.ns DESC, y.key } AS signatures,
-       COLLECT { MATCH (x)<-[:RUNS]-(y:ModulePlace)<-[s:SPENT]-(t)
+       COLLECT { MATCH (t)-[s:SPENT]->(y:ModulePlace) WHERE x.key IN s.kernels
                  RETURN y.path ORDER BY s.own_ns DESC, y.key } AS modules

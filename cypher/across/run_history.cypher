@@ -1,8 +1,8 @@
 // Run history: how long the GPU took in each of many traces, and what changed from one to the next.
 //
-// With a label, traces are in the order of its values that are numbers, then in that of pushing, and those without it
-// are left out; else in that of pushing. Changes are against the row above, so give a name where runs hold several traces. Times are facts of the
-// traces, so that those without events count, too.
+// Traces are in the order of pushing; with a label those that have it, and where all of its values are numbers, or all
+// versions or dates, in the order of these. Changes are against the row above, so give a name where runs hold several
+// traces. Times are facts of the traces, so that those without events count, too.
 //
 // Parameters:
 //   label: key of a label, such as commit; null for the order of pushing
@@ -21,13 +21,21 @@
 //   total_change_percent: change of the total against the trace before, %
 //   busy_change_percent: change of the busy time against the trace before, %
 WITH {label: null, run: null, named: null} AS p
+CALL (p) {
+  OPTIONAL MATCH (t:Trace {state: 'complete'})
+  WITH collect(t['label_' + p.label]) AS values
+  RETURN p.label IS NOT NULL AND all(v IN values WHERE v IS :: INTEGER | FLOAT) AS numbers,
+         all(v IN values WHERE toString(v) =~ 'v?[0-9]+([.-][0-9]+)*([+].*)?') AS versions
+}
 MATCH (t:Trace {state: 'complete'})
 WHERE (p.run IS NULL OR t.run = p.run) AND (p.named IS NULL OR t.name = p.named)
-WITH p, t, toString(properties(t)['label_' + p.label]) AS value
+WITH *, toString(t['label_' + p.label]) AS value
 WHERE p.label IS NULL OR value IS NOT NULL
 WITH t, value, coalesce(t.gpu_total_ns, 0) AS total, coalesce(t.gpu_busy_ns, 0) AS busy,
-     CASE WHEN value =~ '-?[0-9]+([.][0-9]+)?' THEN toFloat(value) END AS number
-ORDER BY number, t.pushed_ns, t.id
+     CASE WHEN numbers THEN [toFloat(value)]
+          WHEN versions THEN [part IN split(replace(replace(split(value, '+')[0], '-', '.'), 'v', ''), '.') | toFloat(part)]
+         END AS place
+ORDER BY place, t.pushed_ns, t.id
 WITH collect({
   value: value, run: t.run, trace: t.name, total: total / 1e6, busy: busy / 1e6,
   computation: coalesce(t.computation_ns, 0) / 1e6, exposed: coalesce(t.exposed_comm_ns, 0) / 1e6,

@@ -10,6 +10,10 @@
 // Columns:
 //   op: name of the op
 //   input_dims: sizes of the inputs, JSON
+//   input_types: types of the inputs, JSON
+//   input_strides: strides of the inputs, JSON
+//   concrete_inputs: values of the inputs that are no tensors, JSON
+//   signature: its key, by which signature_history is asked for it
 //   traces: number of traces with it
 //   calls: calls in all of them
 //   gpu_time_ms: GPU time of these calls, ms
@@ -26,6 +30,7 @@ WITH p, x, count(*) AS traces, sum(s.n) AS calls, sum(s.ns) AS ns, sum(s.ns * s.
 WITH p, x, traces, calls, ns, weighted, worst, (100.0 * ns - weighted) / 100.0 AS won ORDER BY won DESC, x.key
 WITH p, collect({x: x, traces: traces, calls: calls, ns: ns, weighted: weighted, won: won, worst: worst}) AS found
 UNWIND found[..CASE p.top WHEN 0 THEN size(found) ELSE p.top END] AS f
-RETURN f.x.name AS op, f.x.input_dims AS input_dims, f.traces AS traces, f.calls AS calls, f.ns / 1e6 AS gpu_time_ms,
+RETURN f.x.name AS op, f.x.input_dims AS input_dims, f.x.input_types AS input_types,
+       f.x.input_strides AS input_strides, f.x.concrete_inputs AS concrete_inputs, f.x.key AS signature, f.traces AS traces, f.calls AS calls, f.ns / 1e6 AS gpu_time_ms,
        CASE WHEN f.ns > 0 THEN f.weighted / f.ns END AS percent_of_roof, f.won / 1e6 AS could_be_won_ms,
        f.worst.run AS worst_run, f.worst.name AS worst_trace

@@ -16,6 +16,7 @@
 //   trace: name of the trace of the rank
 //   name: GPU work; of host time the innermost call with most of it; of launches and waits the call; else the class
 //   op: op that it is charged to, or that is around the call
+//   module: innermost module around that
 //   start_us: when it begins, from the beginning of the path, us
 //   dur_ns: how long it lasts, ns
 //   from_rank: rank that the path comes from, where that is another one
@@ -28,5 +29,6 @@ MATCH (g:Matching {run: run, state: 'complete'})
 MATCH (c:CriticalPath)<-[:OF_PATH]-(s:PathSegment)
 WHERE c.run = run AND (c.step = p.step OR (p.step IS NULL AND c.step IS NULL))
 RETURN s.place AS place, s.class AS class, s.rank AS rank, s.trace_name AS trace, s.name AS name, s.op AS op,
+       s.module AS module,
        (s.start_ns - c.start_ns) / 1000.0 AS start_us, s.dur_ns AS dur_ns, s.from_rank AS from_rank, s.uid AS uid
 ORDER BY place

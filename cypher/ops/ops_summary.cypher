@@ -9,12 +9,16 @@
 //
 // Columns:
 //   name: op nearest above the launch; the runtime call where no op is
+//   total_direct_kernel_time_sum: sum over calls of the busy time of the GPU events charged to a call, us
+//   total_subtree_kernel_time_sum: sum over calls in no other of the row of the busy time of all GPU events below a
+//     call, us
 //   total_direct_kernel_time_ms: sum over calls of the busy time of the GPU events charged to a call, ms
 //   total_subtree_kernel_time_ms: sum over calls in no other of the row of the busy time of all GPU events below a
 //     call, ms
 //   Count: calls that launched GPU work
 //   Categories: categories of the calls, sorted
 //   Percentage (%): share of total_direct_kernel_time_ms in the sum over all rows, %
+//   Cumulative Percentage (%): share of this row and those above it, %
 WITH {trace: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
@@ -46,8 +50,11 @@ WITH call, CASE WHEN call:GpuEvent THEN '(no launch in trace)' ELSE call.name EN
 ORDER BY category
 WITH name, count(*) AS calls, sum(busy) AS direct, sum(subtree) AS below, collect(DISTINCT category) AS categories,
      min([call.start_ns, call.pre, call.uid])[2] AS first
-WITH collect([name, direct, below, calls, categories, first]) AS rows, sum(direct) AS total
-UNWIND rows AS row
-RETURN row[0] AS name, row[1] / 1e6 AS total_direct_kernel_time_ms, row[2] / 1e6 AS total_subtree_kernel_time_ms,
-       row[3] AS Count, row[4] AS Categories, CASE WHEN total > 0 THEN 100.0 * row[1] / total END AS `Percentage (%)`
-ORDER BY row[4] = ['unlinked'], row[1] DESC, row[5]
+ORDER BY categories = ['unlinked'], direct DESC, first
+WITH collect([name, direct, below, calls, categories]) AS rows, sum(direct) AS total
+UNWIND range(0, size(rows) - 1) AS at
+WITH rows[at] AS row, total, reduce(s = 0, above IN rows[..at + 1] | s + above[1]) AS running
+RETURN row[0] AS name, row[1] / 1e3 AS total_direct_kernel_time_sum, row[2] / 1e3 AS total_subtree_kernel_time_sum,
+       row[1] / 1e6 AS total_direct_kernel_time_ms, row[2] / 1e6 AS total_subtree_kernel_time_ms,
+       row[3] AS Count, row[4] AS Categories, CASE WHEN total > 0 THEN 100.0 * row[1] / total END AS `Percentage (%)`,
+       CASE WHEN total > 0 THEN 100.0 * running / total END AS `Cumulative Percentage (%)`

@@ -12,6 +12,7 @@
 //   Count: calls that launched GPU work
 //   total_direct_kernel_time_ms: sum over calls of the busy time of the GPU events charged to a call, ms
 //   Percentage (%): share of the sum over all rows, %
+//   Cumulative Percentage (%): share of this row and those above it, %
 WITH {trace: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
@@ -26,8 +27,10 @@ WITH call, CASE WHEN call:GpuEvent THEN 'unlinked' ELSE call.category END AS cat
        {busy: s.busy + e[1] - CASE WHEN e[0] > s.end THEN e[0] ELSE s.end END, end: e[1]} END).busy AS busy
 WITH category, count(*) AS calls, sum(busy) AS direct,
      min([call.start_ns, call.pre, call.uid])[2] AS first
-WITH collect([category, calls, direct, first]) AS rows, sum(direct) AS total
-UNWIND rows AS row
+ORDER BY category = 'unlinked', direct DESC, first
+WITH collect([category, calls, direct]) AS rows, sum(direct) AS total
+UNWIND range(0, size(rows) - 1) AS at
+WITH rows[at] AS row, total, reduce(s = 0, above IN rows[..at + 1] | s + above[2]) AS running
 RETURN row[0] AS `op category`, row[1] AS Count, row[2] / 1e6 AS total_direct_kernel_time_ms,
-       CASE WHEN total > 0 THEN 100.0 * row[2] / total END AS `Percentage (%)`
-ORDER BY row[0] = 'unlinked', row[2] DESC, row[3]
+       CASE WHEN total > 0 THEN 100.0 * row[2] / total END AS `Percentage (%)`,
+       CASE WHEN total > 0 THEN 100.0 * running / total END AS `Cumulative Percentage (%)`

@@ -21,12 +21,25 @@
 //   ex_UID: uid of the first call; of an event that stands for itself, its own
 //   operation_count: calls
 //   total_duration_us: sum of the durations of the calls on the host, us
+//   mean_duration_us: mean of the durations of the calls on the host, us
+//   std_duration_us: standard deviation of the same, us; absent for a single call
+//   duration_us_median: median of the same, us
+//   duration_us_min: smallest one, us
+//   duration_us_max: greatest one, us
 //   GFLOPS: floating-point operations of a call; a multiply-add counts as two, 10^9
 //   Data Moved (MB): least traffic of a call to and from memory: each tensor once, MiB
 //   FLOPS/Byte: operations per byte moved
 //   Compute Spec: units that compute it, and in which precision
 //   TB/s_mean: mean of the bytes moved per second of GPU busy time, TB/s
+//   TB/s_std: standard deviation of the same, TB/s; absent for a single call
+//   TB/s_median: median of the same, TB/s
+//   TB/s_min: smallest one, TB/s
+//   TB/s_max: greatest one, TB/s
 //   TFLOPS/s_mean: mean of the operations per second of GPU busy time, TFLOP/s
+//   TFLOPS/s_std: standard deviation of the same, TFLOP/s; absent for a single call
+//   TFLOPS/s_median: median of the same, TFLOP/s
+//   TFLOPS/s_min: smallest one, TFLOP/s
+//   TFLOPS/s_max: greatest one, TFLOP/s
 //   Kernel Time (µs)_mean: mean of the GPU busy time per call, us
 //   Kernel Time (µs)_median: median of the GPU busy time per call, us
 //   Kernel Time (µs)_std: standard deviation of the GPU busy time per call, us; absent for a single call
@@ -35,6 +48,7 @@
 //   Kernel Time (µs)_sum: sum of the GPU busy time per call, us
 //   has_perf_model: whether a model applies
 //   Percentage (%): share of Kernel Time (µs)_sum in the sum over all rows, %
+//   Cumulative Percentage (%): share of this row and those above it, %
 WITH {trace: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
@@ -69,31 +83,46 @@ WITH place, op.name AS op_name, CASE line WHEN '' THEN alone.name ELSE line END 
      g.instruction AS instruction,
      head(collect({line: line, uid: CASE line WHEN '' THEN coalesce(alone.uid, op.uid) END, flops: cost.flops,
                    moved: cost.moved_bytes, spec: cost.compute_spec, args: g})) AS first,
-     count(*) AS calls, sum(busy) AS time, CASE WHEN count(op) > 0 THEN sum(op.dur_ns) END AS host,
+     count(*) AS calls, sum(busy) AS time,
+     {mean: avg(op.dur_ns), sum: CASE WHEN count(op) > 0 THEN sum(op.dur_ns) END, std: stDev(op.dur_ns),
+      median: percentileCont(op.dur_ns, 0.5), min: min(op.dur_ns), max: max(op.dur_ns)} AS host,
      {each: collect(busy), middle: sum(busy) / count(*), median: percentileCont(busy, 0.5), min: min(busy),
       max: max(busy)} AS times,
-     CASE count(flop_rate) WHEN count(*) THEN avg(flop_rate) END AS flop_rate,
-     CASE count(byte_rate) WHEN count(*) THEN avg(byte_rate) END AS byte_rate
+     CASE count(flop_rate) WHEN count(*) THEN
+       {mean: avg(flop_rate), std: stDev(flop_rate), median: percentileCont(flop_rate, 0.5), min: min(flop_rate),
+        max: max(flop_rate)} ELSE {} END AS flop_rate,
+     CASE count(byte_rate) WHEN count(*) THEN
+       {mean: avg(byte_rate), std: stDev(byte_rate), median: percentileCont(byte_rate, 0.5), min: min(byte_rate),
+        max: max(byte_rate)} ELSE {} END AS byte_rate
 WITH *, reduce(s = 0.0, ns IN times.each | s + (ns - times.middle) ^ 2)
           - (time - calls * times.middle) ^ 2 / calls AS squares
+ORDER BY first.line <> '', first.line, time DESC, first.uid
 WITH collect({name: CASE WHEN kernel IS NULL THEN op_name WHEN first.line <> '' THEN kernel
                          ELSE op_name + '->' + kernel + ' (Synthetic Op)' END,
               category: category, place: place, first: first, calls: calls, time: time, host: host, times: times,
               std: CASE WHEN calls > 1 THEN sqrt(squares / (calls - 1)) END,
               flop_rate: flop_rate, byte_rate: byte_rate}) AS rows, sum(time) AS whole
-UNWIND rows AS row
-WITH row, row.first AS first, whole
+UNWIND range(0, size(rows) - 1) AS at
+WITH rows[at] AS row, rows[at].first AS first, whole, reduce(s = 0, above IN rows[..at + 1] | s + above.time) AS running
 RETURN row.name AS name, row.category AS `op category`, row.place[0] AS process_name, row.place[1] AS process_label,
        row.place[2] AS thread_name, first.args.input_dims AS `Input Dims`, first.args.input_types AS `Input type`,
        first.args.input_strides AS `Input Strides`, first.args.concrete_inputs AS `Concrete Inputs`,
-       first.uid AS ex_UID, row.calls AS operation_count, row.host / 1e3 AS total_duration_us,
+       first.uid AS ex_UID, row.calls AS operation_count, row.host.sum / 1e3 AS total_duration_us,
+       row.host.mean / 1e3 AS mean_duration_us, CASE WHEN row.calls > 1 THEN row.host.std / 1e3 END AS std_duration_us,
+       row.host.median / 1e3 AS duration_us_median, row.host.min / 1e3 AS duration_us_min,
+       row.host.max / 1e3 AS duration_us_max,
        first.flops / 1e9 AS GFLOPS, first.moved / 2.0 ^ 20 AS `Data Moved (MB)`,
        CASE WHEN first.moved > 0 THEN first.flops / first.moved END AS `FLOPS/Byte`,
        CASE first.line WHEN '' THEN coalesce(first.spec, '') END AS `Compute Spec`,
-       row.byte_rate / 1e3 AS `TB/s_mean`, row.flop_rate / 1e3 AS `TFLOPS/s_mean`,
+       row.byte_rate.mean / 1e3 AS `TB/s_mean`, CASE WHEN row.calls > 1 THEN row.byte_rate.std / 1e3 END AS `TB/s_std`,
+       row.byte_rate.median / 1e3 AS `TB/s_median`, row.byte_rate.min / 1e3 AS `TB/s_min`,
+       row.byte_rate.max / 1e3 AS `TB/s_max`, row.flop_rate.mean / 1e3 AS `TFLOPS/s_mean`,
+       CASE WHEN row.calls > 1 THEN row.flop_rate.std / 1e3 END AS `TFLOPS/s_std`,
+       row.flop_rate.median / 1e3 AS `TFLOPS/s_median`, row.flop_rate.min / 1e3 AS `TFLOPS/s_min`,
+       row.flop_rate.max / 1e3 AS `TFLOPS/s_max`,
        row.time / 1e3 / row.calls AS `Kernel Time (µs)_mean`, row.times.median / 1e3 AS `Kernel Time (µs)_median`,
        row.std / 1e3 AS `Kernel Time (µs)_std`, row.times.min / 1e3 AS `Kernel Time (µs)_min`,
        row.times.max / 1e3 AS `Kernel Time (µs)_max`, row.time / 1e3 AS `Kernel Time (µs)_sum`,
        first.flops IS NOT NULL AS has_perf_model,
-       CASE WHEN whole > 0 THEN 100.0 * row.time / whole END AS `Percentage (%)`
-ORDER BY first.line <> '', first.line, row.time DESC, first.uid
+       CASE WHEN whole > 0 THEN 100.0 * row.time / whole END AS `Percentage (%)`,
+       CASE WHEN whole > 0 THEN 100.0 * running / whole END AS `Cumulative Percentage (%)`

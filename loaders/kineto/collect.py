@@ -19,6 +19,7 @@ from msgspec import Raw
 
 from tracelens_graph.graph.flows import DEPENDENCY_ID, FlowEnds
 from tracelens_graph.graph.info import OLD_MEMORY
+from tracelens_graph.loaders.kineto.generic import FUNCTION, as_function
 from tracelens_graph.loaders.kineto.records import (
     CATEGORIES,
     OTHER_ACCELERATORS,
@@ -147,8 +148,9 @@ class Collected:
 class Collector:
     """Takes chunks in file order and fills a `Collected`. Feed it through `Walker.walk`."""
 
-    def __init__(self, on_progress: Callable[[int], None] | None = None) -> None:
+    def __init__(self, on_progress: Callable[[int], None] | None = None, is_generic: bool = False) -> None:
         self.out = Collected()
+        self._is_generic = is_generic
         self._records = records(False)
         self._beyond_floats = False
         self._on_progress = on_progress
@@ -209,7 +211,7 @@ class Collector:
             try:
                 events += self._records.events.decode(b"[" + b",".join(few) + b"]")
             except (msgspec.ValidationError, RecursionError):
-                if self._learn_categories(few):
+                if not self._is_generic and self._learn_categories(few):
                     odd.clear()
                     return self._one_by_one(raws, odd)
                 events += [self._one(raw, begin + index, odd) for index, raw in enumerate(few)]
@@ -254,9 +256,11 @@ class Collector:
             odd[index] = event
             return None
         if not isinstance(category, str) or category not in CATEGORIES:
-            missing = OLD_MEMORY if event.get("name") == "[memory]" else "no category"
-            odd[index] = missing if category is None else "other category"
-            return None
+            if not self._is_generic or event.get("ph") != "X":
+                missing = OLD_MEMORY if event.get("name") == "[memory]" else "no category"
+                odd[index] = missing if category is None else "other category"
+                return None
+            category, event = FUNCTION, as_function(event)
         record = self._records.by_category[category]
         try:
             if self._records.exact:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tracelens_graph.errors import NotATraceError
+from tracelens_graph.frameworks import GENERIC
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.build import EventTable, build_core
 from tracelens_graph.graph.flows import Flows
@@ -71,6 +72,8 @@ def load_kineto(source: Source, progress: Progress | None = None, processes: int
             f"{source.name}: begins like a trace, but no event in it can be read{source.packing_fault}"
         )
     keys = {**walker.head, **walker.tail}
+    if source.is_generic and _KINETO_KEYS.isdisjoint(keys):
+        keys["profiler"] = GENERIC.profiler
     table = event_table(out)
     if strays := without_strays(table):
         out.left_out[FAR_TIME] = strays
@@ -126,7 +129,7 @@ def _collect(source: Source, progress: Progress | None, processes: int | None) -
     with source.open() as stream:
         walker = Walker(stream, source.name)
         walker.read_head()
-        collector = Collector(on_progress)
+        collector = Collector(on_progress, source.is_generic)
         if processes == 1 or not _may_fork(source, total):
             walker.walk(collector)
             return collector.out, walker
@@ -237,7 +240,7 @@ def _second_half(source: Source, target: int, bare: bool, answer: int, shared: i
             walker.bare = bare
             with os.fdopen(answer, "wb") as pipe:
                 pipe.write(b"%d" % walker.skip_to(target))
-            collector = Collector()
+            collector = Collector(is_generic=source.is_generic)
             walker.walk(collector)
             with os.fdopen(shared, "wb", buffering=1 << 20) as file:
                 half: _Half = (collector.out, walker.tail, walker.faults, source.cut_short, source.faults)

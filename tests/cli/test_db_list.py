@@ -18,10 +18,10 @@ def database(run: Run, neo4j: Connection, monkeypatch: pytest.MonkeyPatch, tmp_p
     """A trace file, pushed without a run; the database is that of the environment."""
     for name, value in (("URI", neo4j.uri), ("USER", neo4j.user), ("PASSWORD", neo4j.password)):
         monkeypatch.setenv(f"NEO4J_{name}", value)
-    monkeypatch.setenv("COLUMNS", "80")
     file = tmp_path / "listed.json"
     file.write_text(json.dumps(small_trace() | {"mark": "db list"}))
-    assert run("db", "push", file, "--label", "kind=small")[0] == 0
+    labels = "--label", "kind=small", "--label", "made=by-hand-for-this-test"
+    assert run("db", "push", file, *labels)[0] == 0
     return file
 
 

@@ -19,15 +19,9 @@ from tracelens_graph.db.connection import LOOPBACK, Connection
 from tracelens_graph.db.database import Database
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import CONTEXT_KINDS, DIFF_KINDS, RANK_KINDS, Kind
-from tracelens_graph.schema.database import (
-    CONTEXT_PROPERTIES,
-    DIFF_PROPERTIES,
-    EVENT_PROPERTIES,
-    HEAT,
-    HOT,
-    RANK_PROPERTIES,
-    WARM,
-)
+from tracelens_graph.schema.comparisons import DIFF_PROPERTIES
+from tracelens_graph.schema.database import CONTEXT_PROPERTIES, EVENT_PROPERTIES, HEAT, HOT, WARM
+from tracelens_graph.schema.jobs import RANK_PROPERTIES
 from tracelens_graph.simulate import simulate, write
 
 if TYPE_CHECKING:

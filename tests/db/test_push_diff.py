@@ -20,7 +20,8 @@ from tracelens_graph.db.image import Options
 from tracelens_graph.db.statements import DIFF
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.schema.database import DIFF_EDGE_PROPERTIES, DIFF_PROPERTIES, EDGE_PROPERTIES
+from tracelens_graph.schema.comparisons import DIFF_EDGE_PROPERTIES, DIFF_PROPERTIES
+from tracelens_graph.schema.database import EDGE_PROPERTIES
 from tracelens_graph.simulate import simulate
 
 

@@ -24,7 +24,8 @@ from tracelens_graph.db.image import Options
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.schema.database import EDGE_PROPERTIES, RANK_EDGE_PROPERTIES, RANK_PROPERTIES
+from tracelens_graph.schema.database import EDGE_PROPERTIES
+from tracelens_graph.schema.jobs import RANK_EDGE_PROPERTIES, RANK_PROPERTIES
 from tracelens_graph.simulate import simulate
 
 GPU = Options(kinds=("Kernel",))

@@ -106,6 +106,9 @@ def test_an_explained_statement_is_not_run(database: Database) -> None:
         ("launch_delay", {"by": "zzz"}, "by='zzz': op or call is wanted"),
         ("gpu_time_under", {"under": "nosuch"}, "under nosuch is not there; there are"),
         ("gpu_time_under", {"under": 10**6}, "under 1000000 is not there: the trace has no such event"),
+        ("run_history", {"label": "comit"}, "label comit is not there; did you mean commit"),
+        ("regressions", {"named": "rank7"}, "named rank7 is not there; did you mean rank0"),
+        ("signature_history", {"op": "aten::mmm"}, "op aten::mmm is not there; did you mean aten::mm"),
         ("collective_spread", {"run": "query-steps-"}, "run query-steps- is not there; did you mean query-steps"),
     ],
 )
@@ -125,7 +128,7 @@ def test_values_that_are_there_are_taken(stepped: Database) -> None:
 def stepped(database: Database) -> Database:
     """With a trace of four steps, pushed last."""
     core = load_core(simulate(1, steps=4, layers=1, seed=99).ranks[0].trace)
-    database.push(core, run="query-steps", name="rank0", replace=True)
+    database.push(core, run="query-steps", name="rank0", labels=["commit=1"], replace=True)
     return database
 
 

@@ -168,18 +168,42 @@ def test_history_in_the_order_of_a_label() -> None:
     assert len(history(two(), run="elsewhere")) == 0
 
 
-def test_numbers_come_before_other_values() -> None:
-    core = two()[0].core
-    values = ["v2", "10", "-3", "2.5", "1e1", ""]
-    named = [placed(core, "r", str(n), (f"k={value}",)) for n, value in enumerate(values)]
-    assert QUESTIONS["run_history"](named, label="k")["label_value"] == ["-3", "2.5", "10", "v2", "1e1", ""]
+ORDERS = {
+    "numbers": ("10", "-3", "2.5", "2.25"),
+    "versions": ("1.12", "1.5", "1.10", "1.9", "v1.5.1", "2+cu121"),
+    "dates": ("2026-11-02", "2026-9-30", "2025-12-31"),
+    "hashes": ("f77c01", "417", "b77c01", "42", "1e5"),
+    "some": ("", "2", "1"),
+}
+IN_ORDER = {
+    "numbers": ["-3", "2.25", "2.5", "10"],
+    "versions": ["1.5", "v1.5.1", "1.9", "1.10", "1.12", "2+cu121"],
+    "dates": ["2025-12-31", "2026-9-30", "2026-11-02"],
+    "hashes": list(ORDERS["hashes"]),  # as they were pushed
+    "some": list(ORDERS["some"]),
+}
 
 
-def test_builds_with_hashes_are_in_the_order_of_pushing() -> None:
-    core = two()[0].core
-    hashes = ["f77c01", "b77c01", "d77c01", "b77c01", "417", "42"]
-    named = TraceSet([placed(core, "r", str(n), (f"commit={value}",)) for n, value in enumerate(hashes)])
-    assert [build.name for build in builds_of(named, "commit", None)] == ["42", "417", "f77c01", "b77c01", "d77c01"]
+@cache
+def labelled(kind: str) -> list[TraceMember]:
+    """A trace for each value of a label of that name."""
+    return [
+        placed(graph_of(OLD, of=f"{kind} {one}"), f"{kind} {one}", "r", (f"{kind}={value}",))
+        for one, value in enumerate(ORDERS[kind])
+    ]
+
+
+@pytest.mark.parametrize("kind", ORDERS)
+def test_values_of_a_label_are_in_their_order(kind: str) -> None:
+    history = QUESTIONS["run_history"](labelled(kind), label=kind)
+    assert history["label_value"] == IN_ORDER[kind]
+    assert [build.name for build in builds_of(TraceSet(labelled(kind)), kind, None)] == IN_ORDER[kind]
+
+
+@pytest.mark.parametrize("kind", ORDERS)
+def test_the_database_has_them_in_that_order(ask: Ask, kind: str) -> None:
+    assert_same(*ask(labelled(kind), "run_history", label=kind))
+    assert_same(*ask(labelled(kind), "signature_history", label=kind))
 
 
 def test_a_trace_without_gpu_work_takes_no_time() -> None:

@@ -116,9 +116,42 @@ def test_sizes_that_the_trace_does_not_have_are_in_no_sum(tmp_path: Path) -> Non
     assert sorted(rows["count"]) == [0, 1]
 
 
-@pytest.mark.parametrize("number", [0, 1, 27])
-def test_one_device_is_not_enough_nor_are_more_than_there_are_letters(number: int, tmp_path: Path) -> None:
-    with pytest.raises(ResultsError, match=f"two to 26 files of results are compared, not {number}"):
+def test_results_of_one_device_are_listed_in_their_order_with_their_rates(tmp_path: Path) -> None:
+    file = written(
+        tmp_path / "a.json",
+        *(
+            result("x", us, size, count=0, tflops=us, tbytes_per_s=us / 2)
+            for size, us in ((4, 2.0), (1, 8.0), (2, 4.0))
+        ),
+    )
+    devices, rows = compared_results(file)
+    assert rows["input_dims"] == [[[4]], [[1]], [[2]]]
+    assert (rows["device_A_tflops"], rows["device_A_tbytes_per_s"]) == ([2.0, 8.0, 4.0], [1.0, 4.0, 2.0])
+    assert rows.about["device_A_tflops"].heading == "TFLOP/s"
+    assert (devices["calls"], devices["traced_us"]) == ([None], [None])
+    assert compared_results(file, file).results.about["device_A_tflops"].heading is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "unlike"),
+    [
+        ([{}, {"cudnn.allow_tf32": True, "cuda.matmul.allow_tf32": False}], None),
+        ([{}, {"cuda.matmul.allow_tf32": True}], "cuda.matmul.allow_tf32"),
+        ([{"cudnn.allow_tf32": True}, {"cudnn.allow_tf32": False}], "cudnn.allow_tf32"),
+        ([{"autocast bfloat16": True}] * 2, None),
+        ([{"float32_matmul_precision": "high"}, {}, {}], "float32_matmul_precision"),
+    ],
+)
+def test_other_settings_are_said(settings: list[dict[str, object]], unlike: str | None, tmp_path: Path) -> None:
+    """Programs in full write all settings, short ones those that they set."""
+    files = [written(tmp_path / f"{at}.json", result("x", 1.0, settings=one)) for at, one in enumerate(settings)]
+    said = [note for note in compared_results(*files).results.notes if note.startswith("settings differ")]
+    assert said == ([f"settings differ ({unlike}): 1: x"] if unlike else [])
+
+
+@pytest.mark.parametrize("number", [0, 27])
+def test_more_devices_than_there_are_letters_are_refused(number: int, tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match=f"one to 26 files of results are compared, not {number}"):
         compared_results(*[written(tmp_path / "a.json", result("x", 1.0))] * number)
 
 

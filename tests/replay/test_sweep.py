@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from recorded_calls import call, calls, listed, scalar, tensor, tensors
 
@@ -12,7 +14,7 @@ from tracelens_graph.replay.choosing import choose
 from tracelens_graph.replay.planned import Estimates, Plans
 from tracelens_graph.replay.replay_plan import Recorded, TensorValue
 from tracelens_graph.replay.signatures import named
-from tracelens_graph.replay.sweep import Sweep, _nested, _places, _resized, swept
+from tracelens_graph.replay.sweep import Sweep, _elsewhere, _nested, _places, _resized, swept
 
 
 def shapes(text: str, op: str = "aten::mm") -> list[list[tuple[int, ...]]]:
@@ -22,9 +24,40 @@ def shapes(text: str, op: str = "aten::mm") -> list[list[tuple[int, ...]]]:
     return [[one.value.shape for one in plan.arguments if isinstance(one.value, TensorValue)] for plan in found]
 
 
-def test_one_size_changes_in_all_arguments_and_the_traced_one_stays_first() -> None:
-    assert shapes("batch=1,8,32") == [[(8, 16), (16, 4)], [(1, 16), (16, 4)], [(32, 16), (16, 4)]]
+def test_one_size_changes_in_all_arguments_in_the_order_that_was_asked_for() -> None:
+    assert shapes("batch=1,8,32") == [[(1, 16), (16, 4)], [(8, 16), (16, 4)], [(32, 16), (16, 4)]]
     assert shapes("16=2") == [[(8, 2), (2, 4)]]
+
+
+@pytest.mark.parametrize(
+    ("op", "given", "place", "tied"),
+    [
+        ("mm", [tensor(8, 16), tensor(16, 4)], "self.1", ["mat2.0"]),
+        ("mm", [tensor(16, 16), tensor(16, 16)], "self.1", ["mat2.0"]),
+        ("mm", [tensor(8, 16), tensor(16, 4)], "mat2.1", []),
+        ("addmm", [tensor(4), tensor(8, 16), tensor(16, 4), scalar("1"), scalar("1")], "mat2.1", ["self.0"]),
+        ("add", [tensor(2, 8, 4), tensor(8, 4), scalar("1")], "other.0", ["self.1"]),
+        ("add", [tensor(2, 8, 4), tensor(8, 1), scalar("1")], "self.2", []),
+        ("linear", [tensor(2, 8, 16), tensor(4, 16), tensor(4)], "weight.1", ["input.2"]),
+    ],
+)
+def test_sizes_that_are_one_change_together(op: str, given: list[Any], place: str, tied: list[str]) -> None:
+    made = call(op, *given)
+    parameters = choose(made).parameters
+    changed = _places(made, parameters, Sweep.parsed(f"{place}=2"))
+    if not tied:
+        assert _elsewhere(made, parameters, changed) == []
+        return
+    with pytest.raises(AnalysisError, match=f"{', '.join(tied)} is the same size.*--sweep {place},{','.join(tied)}="):
+        _elsewhere(made, parameters, changed)
+    together = _places(made, parameters, Sweep.parsed(f"{','.join([place, *tied])}=2"))
+    assert _elsewhere(made, parameters, together) == []
+
+
+def test_of_other_operations_equal_sizes_are_named() -> None:
+    made = call("cat", tensors((4, 8), (2, 8)), scalar("0"))
+    parameters = choose(made).parameters
+    assert _elsewhere(made, parameters, {"tensors.0.1": 8}) == ["tensors.1.1"]
 
 
 @pytest.mark.parametrize("text", ["self.0=2", "0.0=2"], ids=["by name", "by number"])
@@ -33,7 +66,7 @@ def test_a_position_changes_alone(text: str) -> None:
 
 
 def test_several_positions_change_together() -> None:
-    assert shapes("0.1,mat2.0=2,16") == [[(8, 16), (16, 4)], [(8, 2), (2, 4)]]
+    assert shapes("0.1,mat2.0=2,16") == [[(8, 2), (2, 4)], [(8, 16), (16, 4)]]
 
 
 def test_sizes_that_the_trace_does_not_have_count_no_calls_and_say_so() -> None:
@@ -140,7 +173,7 @@ def test_a_number_that_is_no_size_can_be_named() -> None:
 def test_a_tensor_of_which_several_sizes_change_is_named() -> None:
     core = load_core(calls())
     plans = Plans(named(core.everything, "aten::mm"))
-    found = swept(plans, 0, Sweep.parsed("self.0,self.1=2"), Estimates(core.everything))
+    found = swept(plans, 0, Sweep.parsed("self.0,self.1,mat2.0=2"), Estimates(core.everything))
     assert found.doubled == ["self"]
 
 

@@ -25,6 +25,7 @@ from tracelens_graph.cli import hints
 from tracelens_graph.cli.ending import INTERRUPTED, unwinding_on_interrupts
 from tracelens_graph.cli.options import ANYWHERE, Anywhere, option
 from tracelens_graph.errors import NoTimesError, TraceLensGraphError
+from tracelens_graph.loaders.sources import GENERIC
 from tracelens_graph.utils.suggest import did_you_mean, hint
 
 PANELS = {
@@ -189,6 +190,7 @@ class Program(Group):
         "--force": False,
         "--capture": True,
         "--identify": False,
+        "--generic": False,
         "--like": True,
         "--memory": True,
     }
@@ -317,6 +319,7 @@ app = typer.Typer(
 
 @app.callback()
 def options(
+    ctx: typer.Context,
     version: Annotated[
         bool, option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
@@ -361,6 +364,9 @@ def options(
             "on memory.",
         ),
     ] = None,
+    generic: Annotated[
+        bool, option("--generic", help="Read events of other tools' Chrome traces as functions of the host.")
+    ] = False,
     debug: Annotated[bool, option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Where did the GPU time go? Profiler traces (PyTorch/Kineto JSON) as graphs.
@@ -369,6 +375,9 @@ def options(
 
     Without a command, `tracelens-graph TRACE` is `tracelens-graph report TRACE`.
 
-    --cache, --force, --capture, --identify, --like, --memory and --debug may stand behind the command, too.
+    --cache, --force, --capture, --identify, --like, --memory, --generic and --debug may stand behind the command, too.
     """
-    ANYWHERE.set(Anywhere(cache, force, tuple(capture or ()), like or identify, memory or ""))
+    if generic:  # other processes read traces, too
+        os.environ[GENERIC] = "1"
+        ctx.call_on_close(lambda: os.environ.pop(GENERIC, None))
+    ANYWHERE.set(Anywhere(cache, force, tuple(capture or ()), like or identify, memory or "", generic))

@@ -243,12 +243,12 @@ class Call:
 
 
 def _anywhere(joined: Mapping[str, str] | None = None) -> list[tuple[str, ...]]:
-    """The options of all commands by which replayed kernels got their ops: captures, another trace, or none."""
+    """The options of all commands by which traces of other tools are read, and replayed kernels got their ops."""
     called, given = joined or {}, ANYWHERE.get()
     like = given.identify
     by_kernels = [("--like", called.get(like, like))] if isinstance(like, str) else [("--identify",)] * like
     beside = [("--capture", one) for one in given.capture] + [("--memory", given.memory)] * bool(given.memory)
-    return [*((name, called.get(one, one)) for name, one in beside), *by_kernels]
+    return [*[("--generic",)] * given.generic, *((name, called.get(one, one)) for name, one in beside), *by_kernels]
 
 
 def captures_beside(trace: str) -> str | None:

@@ -80,6 +80,7 @@ class Anywhere:
         memory: the snapshot of CUDA memory that the trace is joined with; empty for none.
         capture: captures that traces are joined with, as the user named them.
         identify: whether replayed kernels are identified without captures, or the trace that they are like.
+        generic: whether events of tools that are not known are read as functions of the host.
     """
 
     cache: bool = False
@@ -87,6 +88,7 @@ class Anywhere:
     capture: tuple[str, ...] = ()
     identify: bool | str = False
     memory: str = ""
+    generic: bool = False
 
 
 ANYWHERE: ContextVar[Anywhere] = ContextVar("anywhere", default=Anywhere())  # noqa: B039 (frozen)

@@ -108,6 +108,9 @@ def print_sweep(found: Swept, files: Sequence[Path]) -> None:
         example = ",".join(place for place in found.places if place.endswith(".0")) or next(iter(found.places))
         text = f"several sizes of {', '.join(found.doubled)} change alike; to change some alone, name these"
         _print_lines([f"note: {text}: {example}=..."], indent="")
+    if found.elsewhere:
+        text = f"{', '.join(found.elsewhere)} had that size, too, and keep it; name them where they are the same size"
+        _print_lines([f"note: {text}"], indent="")
     for file in files:
         print(f"wrote {shlex.quote(str(file))}")
     _print_uses(files)

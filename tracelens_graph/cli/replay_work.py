@@ -280,13 +280,15 @@ def verify_folder(
 def compare_results(files: Sequence[str], name: str | None, outputs: Outputs) -> None:
     """Print the results that programs wrote on several devices side by side: in sum, then by operation.
 
+    Of one device they are listed by operation alone.
+
     Args:
         files: files of results, or folders of such.
         name: of the table that is asked for; None shows both, and writes that by operation.
         outputs: where to.
 
     Raises:
-        ResultsError: one cannot be read, or holds something else, such as a trace; or there is one alone.
+        ResultsError: one cannot be read, or holds something else, such as a trace.
         AnalysisError: no two have anything in common.
     """
     from tracelens_graph.errors import ResultsError
@@ -298,12 +300,14 @@ def compare_results(files: Sequence[str], name: str | None, outputs: Outputs) ->
     except ResultsError as error:
         comparing = shlex.join(["tracelens-graph", "diff", *files])
         raise ResultsError(f"{error}; results of programs are compared here, traces by: {comparing}") from None
-    if name is None and outputs.to_screen:
+    if name is None and outputs.to_screen and len(files) == 1:
+        _print(found.results, outputs)
+    elif name is None and outputs.to_screen:
         put(Shown(found.devices, view=with_headings).text())
         _print(replace(found.results, title="By operation"), outputs)
     else:
         _print(found.devices if name == "replay_devices" else found.results, outputs)
-    if not any(found.results["fastest"]):
+    if len(files) > 1 and not any(found.results["fastest"]):
         raise AnalysisError("nothing was compared: no operation ran with the same arguments on two of them")
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 from tracelens_graph.analyses.ops.kernel_details import overlap
 from tracelens_graph.analyses.ops.launchers import OpCalls
 from tracelens_graph.analyses.shared.call_stacks import OUTSIDE_MODULES, parent_modules
+from tracelens_graph.analyses.shared.gpu_work import names_of
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.compat.cells import NO_MODULE, as_tuples, stacks_of_modules, thread_columns
 from tracelens_graph.compat.summaries import ARGUMENTS, DIRECT, SUBTREE, Details
@@ -61,11 +62,11 @@ def kernel_columns(
     }
     if category:
         above = np.asarray(launcher(c, rows), np.int64)
-        names = zip(columns["Kernel name"], _names(core, above), strict=True)
+        names = zip(columns["Kernel name"], names_of(core, above), strict=True)
         columns["kernel_category"] = kernel_categories((kernel, over or "") for kernel, over in names)
     if launch:
         above = c.parent[rows].astype(np.int64)
-        columns |= {"Launcher UID": _uids(core, above), "Launcher": _names(core, above)}
+        columns |= {"Launcher UID": _uids(core, above), "Launcher": names_of(core, above)}
         events = core.details.events(c.uid[np.concatenate((rows, above[above >= 0]))].tolist())
         uids = zip(c.uid[rows].tolist(), c.uid[above].tolist(), (above >= 0).tolist(), strict=True)
         args = [_args(events, kernel) | (_args(events, call) if known else {}) for kernel, call, known in uids]
@@ -73,7 +74,7 @@ def kernel_columns(
         columns["Block"] = [as_tuples(each.get("block")) for each in args]
     if op:
         above = nearest_above(c, rows, (Kind.Op,))
-        columns |= {"Parent cpu_op UID": _uids(core, above), "Parent cpu_op": _names(core, above)}
+        columns |= {"Parent cpu_op UID": _uids(core, above), "Parent cpu_op": names_of(core, above)}
         different, back = np.unique(above, return_inverse=True)
         shapes = [Node(core, row).shapes if row >= 0 else {} for row in different.tolist()]
         for column, name in _SHAPES.items():
@@ -88,7 +89,7 @@ def kernel_columns(
         columns["Percent of Parent cpu_op busy time (%)"] = share
     if module:
         above = nearest_above(c, rows, (Kind.Module,))
-        columns |= {"Parent nn.Module UID": _uids(core, above), "Parent nn.Module": _names(core, above)}
+        columns |= {"Parent nn.Module UID": _uids(core, above), "Parent nn.Module": names_of(core, above)}
         busy, count, share = _part(core, rows, above)
         columns["Parent nn.Module kernel count"] = count
         columns["Parent nn.Module GPU busy time (µs)"] = busy
@@ -115,10 +116,6 @@ def _whole(values: np.ndarray, known: Mask) -> Any:
 
 def _uids(core: Core, rows: Rows) -> Any:
     return _whole(np.where(rows >= 0, core.columns.uid[rows], 0), rows >= 0)
-
-
-def _names(core: Core, rows: Rows) -> list[str | None]:
-    return [core.names[core.columns.name[row]] if row >= 0 else None for row in rows.tolist()]
 
 
 def _args(events: Mapping[int, dict[str, Any]], uid: int) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from tracelens_graph.compat.call_frames import arguments_as, kernel_details, ker
 from tracelens_graph.compat.cells import as_lists, as_tuples, has_model, in_order, thread_columns
 from tracelens_graph.compat.summaries import ARGUMENTS
 from tracelens_graph.compat.trace_to_tree import TraceToTree
+from tracelens_graph.graph.arrays import quotients
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
@@ -131,7 +132,7 @@ def metric_columns(found: CostedCalls, without_moves: bool = False) -> dict[str,
         time = busy_by_group(calls.core, calls.gpu[kept], calls.of[kept], len(calls)) / 1000
         flops = found.per_call(cost.flops for cost in found.costs)
         columns["Non-Data-Mov Kernel Time (µs)"] = time
-        columns["Non-Data-Mov TFLOPS/s"] = np.divide(flops / 1e6, time, out=np.full(len(time), np.nan), where=time > 0)
+        columns["Non-Data-Mov TFLOPS/s"] = quotients(flops / 1e6, time)
     if found.arch and found.arch.value("memory_bandwidth_gbps"):
         roofs = found.roof_of_first(every)
         columns["Roofline Time (µs)"] = [roof.time_us if roof else None for roof in roofs]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.db.connection import OpenDatabase
@@ -154,9 +154,10 @@ def called(known: Sequence[Mapping[str, Any]], trace: Mapping[str, Any]) -> str:
 
 
 def _called_so(known: Sequence[Mapping[str, Any]], wanted: str) -> list[Mapping[str, Any]]:
-    """The traces that a name may mean."""
+    """The traces that a name may mean; names of traces without a run come before those in runs, which have a path."""
     return (
         [trace for trace in known if wanted in (trace["id"], trace.get("path"))]
+        or [trace for trace in known if trace["run"] == trace["id"] and trace.get("name") == wanted]
         or [trace for trace in known if trace.get("name") == wanted]
         or [trace for trace in known if len(wanted) >= _BEGINNING and trace["id"].startswith(wanted)]
     )
@@ -178,17 +179,17 @@ def drop_trace(db: OpenDatabase, trace: str, progress: Callable[[int, int], None
         if began is None:
             return
         # From now on nobody begins to push a comparison of it, or to match it with other ranks.
-        for diff in session.execute_read(_diffs_of, trace):
+        for diff in session.execute_read(diffs_of, trace):
             drop_whole(db, DIFF, diff)
         drop_whole(db, MATCHING, began["run"])
         scope, events, done = {"trace": trace, "begun": began["begun_ns"]}, began.get("nodes", 0), 0
-        while deleted := session.execute_write(_delete, DELETE_EVENTS, {"limit": DELETED_AT_ONCE, **scope}):
+        while deleted := session.execute_write(delete, DELETE_EVENTS, {"limit": DELETED_AT_ONCE, **scope}):
             done += deleted
             if progress:
                 progress(min(done, events), events)
-        session.execute_write(_delete_context, {"run": began["run"], **scope})
+        session.execute_write(run_all, DELETE_CONTEXT, {"run": began["run"], **scope})
         for statement in DELETE_UNUSED:
-            while session.execute_write(_delete, statement, {"limit": DELETED_AT_ONCE}):
+            while session.execute_write(delete, statement, {"limit": DELETED_AT_ONCE}):
                 pass
 
 
@@ -206,7 +207,7 @@ def drop_whole(db: OpenDatabase, whole: Whole, key: str) -> None:
             return
         scope = {whole.parameter: key, "begun": began["begun_ns"]}
         for statement in DELETIONS[whole]:
-            while session.execute_write(_delete, statement, {"limit": DELETED_AT_ONCE, **scope}):
+            while session.execute_write(delete, statement, {"limit": DELETED_AT_ONCE, **scope}):
                 pass
 
 
@@ -215,14 +216,17 @@ def _begin(tx: ManagedTransaction, whole: Whole, key: str) -> Mapping[str, Any] 
     return found["t"] if found else None
 
 
-def _diffs_of(tx: ManagedTransaction, trace: str) -> list[str]:
+def diffs_of(tx: ManagedTransaction, trace: str) -> list[str]:
+    """Keys of the comparisons of a trace."""
     return tx.run("MATCH (d:Diff)-[:COMPARES]->(:Trace {id: $trace}) RETURN d.key", trace=trace).value()
 
 
-def _delete(tx: ManagedTransaction, statement: str, parameters: Mapping[str, Any]) -> int:
+def delete(tx: ManagedTransaction, statement: str, parameters: Mapping[str, Any]) -> int:
+    """Run a statement that deletes, and says how many nodes or edges."""
     return tx.run(statement, dict(parameters)).single(strict=True)["deleted"]
 
 
-def _delete_context(tx: ManagedTransaction, parameters: Mapping[str, Any]) -> None:
-    for statement in DELETE_CONTEXT:
+def run_all(tx: ManagedTransaction, statements: Iterable[str], parameters: Mapping[str, Any]) -> None:
+    """Run statements, one after the other."""
+    for statement in statements:
         tx.run(statement, dict(parameters)).consume()

@@ -297,17 +297,17 @@ class Database:
             before_ns: only those that were pushed before, since 1970.
 
         Raises:
-            DatabaseError: nothing is called so, or several traces are.
+            DatabaseError: nothing is called so, or several traces are; or one that is named is not complete.
         """
         known = self.traces()
-        chosen = {trace["id"] for one in wanted for trace in catalog.meant(known, one)}
+        chosen = [trace for one in wanted for trace in catalog.meant(known, one)]
+        if left := [trace["path"] for trace in chosen if trace["state"] != "complete"]:
+            raise DatabaseError(f"{left[0]} is not complete in the database: push it first")
+        ids = {trace["id"] for trace in chosen or known if trace["state"] == "complete"}
         return [
             trace
             for trace in known
-            if trace["state"] == "complete"
-            and trace["nodes"]
-            and (not wanted or trace["id"] in chosen)
-            and (before_ns is None or trace["pushed_ns"] < before_ns)
+            if trace["id"] in ids and trace["nodes"] and (before_ns is None or trace["pushed_ns"] < before_ns)
         ]
 
     def forget_events(self, trace: str, progress: Callable[[int, int], None] | None = None) -> None:

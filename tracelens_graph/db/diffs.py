@@ -21,7 +21,8 @@ from tracelens_graph.db.push import Claim, begun, hold, judged
 from tracelens_graph.db.statements import DIFF
 from tracelens_graph.graph.core import Core
 from tracelens_graph.schema import SCHEMA_VERSION
-from tracelens_graph.schema.database import DIFF_EDGE_PROPERTIES, DIFF_PROPERTIES, EVENT
+from tracelens_graph.schema.comparisons import DIFF_EDGE_PROPERTIES, DIFF_PROPERTIES
+from tracelens_graph.schema.database import EVENT
 from tracelens_graph.utils.arrays import Codes, Mask, Rows
 
 if TYPE_CHECKING:

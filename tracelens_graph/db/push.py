@@ -40,11 +40,13 @@ class Claim(NamedTuple):
         outcome: what it will have been.
         begun_ns: that of its node.
         drop_first: whether what is there has to be dropped before.
+        kept: properties of it that stay.
     """
 
     outcome: Outcome
     begun_ns: int
     drop_first: bool = False
+    kept: Mapping[str, Any] = {}
 
 
 def make_schema(db: OpenDatabase) -> None:
@@ -114,7 +116,8 @@ def push_whole(
         claimed = session.execute_write(claim, properties, replace)
         if claimed.drop_first:
             drop_trace(db, key) if whole is TRACE else drop_whole(db, whole, key)
-            claimed = session.execute_write(claim, properties, False)._replace(outcome=claimed.outcome)
+            anew = session.execute_write(claim, {**properties, **claimed.kept}, False)
+            claimed = anew._replace(outcome=claimed.outcome)
         if claimed.outcome == "unchanged":
             return "unchanged"
         scope = {name: properties[of] for name, of in whole.scope.items()}
@@ -196,7 +199,8 @@ def _claim(tx: ManagedTransaction, trace: Mapping[str, Any], replace: bool) -> C
         "MATCH (m:Matching {run: $run}) WHERE NOT $id IN m.traces SET m.state = 'dropping'",
         run=trace["run"], id=trace["id"],
     ).consume()  # fmt: skip
-    return judged(TRACE, there, new, trace, replace)
+    kept = {name: there[name] for name in ("pushed_ns",) if name in there}  # builds stay in their order
+    return judged(TRACE, there, new, trace, replace)._replace(kept=kept)
 
 
 def _shown(key: str, value: Any) -> str:

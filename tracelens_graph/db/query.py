@@ -17,20 +17,18 @@ from tracelens_graph.db.subject import check_values, chosen, subject, why_empty
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.registry import HOMES, schema_of
 from tracelens_graph.schema import CONTEXT_EDGES, DIFF_EDGES, EVENT_EDGES, RANK_EDGES, Kind
+from tracelens_graph.schema.comparisons import DIFF_EDGE_PROPERTIES, DIFF_PROPERTIES
 from tracelens_graph.schema.database import (
     CONTEXT_PROPERTIES,
-    DIFF_EDGE_PROPERTIES,
-    DIFF_PROPERTIES,
     EDGE_PROPERTIES,
     EVENT,
     EVENT_PROPERTIES,
     GPU_EVENT,
     HEAT,
     KEYS,
-    RANK_EDGE_PROPERTIES,
-    RANK_PROPERTIES,
     REPEATED_EDGES,
 )
+from tracelens_graph.schema.jobs import RANK_EDGE_PROPERTIES, RANK_PROPERTIES
 from tracelens_graph.tables.table import Column, Table
 from tracelens_graph.utils.suggest import did_you_mean
 

@@ -24,7 +24,8 @@ from tracelens_graph.errors import DatabaseError
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.schema import SCHEMA_VERSION
-from tracelens_graph.schema.database import EVENT, RANK_EDGE_PROPERTIES, RANK_PROPERTIES
+from tracelens_graph.schema.database import EVENT
+from tracelens_graph.schema.jobs import RANK_EDGE_PROPERTIES, RANK_PROPERTIES
 from tracelens_graph.utils.arrays import Mask, Rows
 
 if TYPE_CHECKING:

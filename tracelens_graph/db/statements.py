@@ -105,7 +105,7 @@ class Whole:
         return (
             f"MATCH (t:{self.label} {{{self.key}: ${self.parameter}}}) SET t.begun_ns = t.begun_ns "
             "WITH t WHERE t.begun_ns = $begun AND t.state <> 'dropping' "
-            "SET t.pushed_ns = CASE t.state WHEN 'complete' THEN t.pushed_ns ELSE $now END, t.state = 'complete' "
+            "SET t.pushed_ns = coalesce(t.pushed_ns, $now), t.state = 'complete' "
             "RETURN t.begun_ns AS begun"
         )
 
@@ -174,6 +174,12 @@ DELETE_EVENTS = (
 )
 """Parameters `trace`, `begun` and `limit`."""
 
+DELETE_UNUSED_OF_RUN = tuple(
+    f"MATCH (n:{label} {{run: $run}}) WHERE NOT EXISTS {{ (n)<--() }} DETACH DELETE n"
+    for label in ("Collective", "ProcessGroup")
+)
+"""What no trace of a run uses any more: parameter `run`."""
+
 DELETE_CONTEXT = (
     *(
         f"{TRACE.dropping} MATCH (n:{label} {{trace: $trace}}) DETACH DELETE n"
@@ -181,10 +187,7 @@ DELETE_CONTEXT = (
         if key.scope == "trace" and label != EVENT
     ),
     f"{TRACE.dropping} DETACH DELETE t",
-    *(
-        f"MATCH (n:{label} {{run: $run}}) WHERE NOT EXISTS {{ (n)<--() }} DETACH DELETE n"
-        for label in ("Collective", "ProcessGroup")
-    ),
+    *DELETE_UNUSED_OF_RUN,
     "MATCH (n:Run {name: $run}) WHERE NOT EXISTS { (n)<--() } DETACH DELETE n",
 )
 """What is left of a trace without events, and of a run without traces: parameters `trace`, `begun` and `run`."""
@@ -228,8 +231,7 @@ DELETIONS = {
 """What belongs to a comparison, or to a matching, and that node: statements to be run one after the other, each until
 nothing is left. Parameters: that of the key, `begun` and `limit`."""
 
-_UNUSED = "NOT EXISTS { (n)<-[e]-() WHERE type(e) <> 'RUNS' }"
-"""What ran for what keeps no kernel: it is known of any trace, past or present."""
+_UNUSED = "NOT EXISTS { (n)<--() }"
 
 DELETE_UNUSED = tuple(
     "OPTIONAL MATCH (t:Trace {state: 'loading'}) WITH count(t) AS loading WHERE loading = 0 "

@@ -13,6 +13,7 @@ from tracelens_graph.db.connection import OpenDatabase
 from tracelens_graph.db.image import Options
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.schema import Kind
+from tracelens_graph.schema.database import LABEL
 from tracelens_graph.utils.suggest import did_you_mean, there_are
 
 _PLACES = {"trace", "a", "b", "run"}
@@ -141,6 +142,8 @@ _OF_TRACES: Mapping[str, str] = {
 }
 """Parameter of questions about a trace -> the values there are in it."""
 
+_SPENT_OPS = "MATCH (n:Signature)<-[:SPENT]-() RETURN DISTINCT n.name AS value ORDER BY value"
+
 _NUMBERS = ("step", "device", "stream", "stream_a", "stream_b", "uid")
 """Those that are numbers. A text in a statement of one's own may be a part of a name, or a pattern."""
 
@@ -166,12 +169,24 @@ def check_values(db: OpenDatabase, query: Query, given: Mapping[str, Any]) -> No
     wanted = {name: value for name, value in given.items() if value not in (None, EVERY) and name in query.defaults}
     if is_own:
         wanted = {name: value for name, value in wanted.items() if name in _NUMBERS and isinstance(value, int | str)}
+    known = traces(db)
+    complete = [trace for trace in known if trace["state"] == "complete"]
     if "run" in wanted:
-        _check("run", wanted["run"], dict.fromkeys(trace["run"] for trace in traces(db)))
+        _check("run", wanted["run"], dict.fromkeys(trace["run"] for trace in known))
+        if wanted["run"] not in {trace["run"] for trace in complete}:
+            raise DatabaseError(f"run {wanted['run']} has no complete trace: push it again, and it goes on")
+    if not is_own:
+        if "named" in wanted:
+            _check("named", wanted["named"], dict.fromkeys(trace["name"] for trace in complete))
+        if "label" in wanted:
+            keys = (name.removeprefix(LABEL) for trace in complete for name in trace if name.startswith(LABEL))
+            _check("label", wanted["label"], dict.fromkeys(keys))
+        if "trace" not in query.defaults and "op" in wanted:
+            with db.session(reads=True) as session:
+                _check("op", wanted["op"], session.run(_SPENT_OPS).value())
     asked = [name for name in wanted if name in _OF_TRACES and (is_own or "trace" in query.defaults)]
     if not asked:
         return
-    complete = [trace for trace in traces(db) if trace["state"] == "complete"]
     if given.get("trace") is not None:
         complete = [trace for trace in complete if trace["id"] == given["trace"]]
     elif not is_own:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MEMORY_BYTES = 1024**3
 """Memory of the engine beside what it returns."""
 
-GRACE_S = 2.0
+GRACE_S = 0.5
 """How long the engine may need to notice that a statement is given up: it does not while it plans."""
 
 MOST_ROWS = 1_000_000

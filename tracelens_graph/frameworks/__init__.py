@@ -5,6 +5,7 @@ Analyses ask it for the fact that they need, never which framework it is.
 
 from tracelens_graph.frameworks.framework import (
     EXECUTION_TRACE,
+    GENERIC,
     NAMESPACES,
     NSYS,
     PROFILERS,
@@ -17,6 +18,6 @@ from tracelens_graph.frameworks.framework import (
 )
 
 __all__ = [
-    "EXECUTION_TRACE", "NAMESPACES", "NSYS", "PROFILERS", "PYTORCH", "ROCPROF", "SNAPSHOT", "XLA", "Framework",
-    "framework_of",
+    "EXECUTION_TRACE", "GENERIC", "NAMESPACES", "NSYS", "PROFILERS", "PYTORCH", "ROCPROF", "SNAPSHOT", "XLA",
+    "Framework", "framework_of",
 ]  # fmt: skip

@@ -62,7 +62,7 @@ class Framework:
     no_backward: str
     no_allocations: str
     no_programs: str
-    recording: Literal["profiler", "xla", "observer", "nsys", "rocprof", "snapshot"]
+    recording: Literal["profiler", "xla", "observer", "nsys", "rocprof", "snapshot", "generic"]
     host_collective: Kind
     uncharged: tuple[str, str] | None = None
     advice: Mapping[str, str] = field(default_factory=dict)
@@ -158,6 +158,18 @@ SNAPSHOT = replace(
 )
 """A snapshot of PyTorch's CUDA allocator: allocations and the stacks that made them, nothing else."""
 
+GENERIC = replace(
+    PYTORCH,
+    profiler="another tool",
+    kind_meaning=KIND_MEANING | {Kind.PythonFunction: "a function, or a range, that the tool recorded"},
+    missing_end="",
+    no_modules="traces of other tools name no modules",
+    no_place="no function names its line",
+    no_allocations="allocations are not read from traces of other tools",
+    recording="generic",
+)
+"""A Chrome trace of a tool that is not known: what a host did, and nothing of a GPU."""
+
 XLA = Framework(
     name="JAX",
     profiler="XLA",
@@ -225,6 +237,6 @@ def framework_of(metadata: Mapping[str, Any], has_times: bool = True) -> Framewo
     return _BY_PROFILER.get(metadata.get("profiler", ""), PYTORCH)
 
 
-_BY_PROFILER = {one.profiler: one for one in (PYTORCH, NSYS, ROCPROF, SNAPSHOT, XLA)}
+_BY_PROFILER = {one.profiler: one for one in (PYTORCH, NSYS, ROCPROF, SNAPSHOT, GENERIC, XLA)}
 PROFILERS = tuple(_BY_PROFILER)
 """Values of `profiler` in the metadata of traces."""

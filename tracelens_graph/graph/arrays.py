@@ -88,3 +88,8 @@ def distinct_pairs(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, n
     new = np.ones(len(order), bool)
     new[1:] = (first[1:] != first[:-1]) | (second[1:] != second[:-1])
     return first[new], second[new]
+
+
+def quotients(parts: np.ndarray | float, wholes: np.ndarray) -> np.ndarray:
+    """Each part by its whole; NaN where that is not above 0."""
+    return np.divide(parts, wholes, out=np.full(np.shape(wholes), np.nan), where=wholes > 0)

@@ -53,9 +53,6 @@ _TARGETS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 def facts(program: Program, one: Instruction, unlisted: int = 0) -> Facts:
     """What is known of an instruction beside its operands.
 
-    Args:
-        unlisted: number of arrays among its operands that are not listed.
-
     Raises:
         OverflowError: its sizes are beyond all measure.
     """

@@ -179,11 +179,7 @@ def by_xla(program: Program, one: Instruction) -> tuple[Work, list[Departure]]:
 
 
 def entry_work(program: Program, rules: Rules = OURS) -> Work:
-    """The work of the instructions of a program's entry computation: by XLA's rules what its analysis says.
-
-    Args:
-        rules: as of `work`.
-    """
+    """The work of the instructions of a program's entry computation: by XLA's rules what its analysis says."""
     return _sum(program, program.computations.get(program.entry), rules)
 
 

@@ -257,7 +257,7 @@ class OfSet:
     def worst_of_roof(self, run: str | None = None, named: str | None = None, top: int = 20) -> Table:
         """The signatures that could win most time over many traces, if they ran at the device's rates."""
 
-    def signature_history(self, op: str | None = None, input_dims: str | None = None, label: str | None = None, named: str | None = None, *, top: int = 0) -> Table:
+    def signature_history(self, op: str | None = None, input_dims: str | None = None, signature: str | None = None, label: str | None = None, named: str | None = None, *, top: int = 0) -> Table:
         """How long the calls of an op with one set of arguments took, in the order of a label's values or of pushing."""
 
     def runs_like(self, b: str | None = None, top: int = 20) -> Table:

@@ -1,7 +1,7 @@
 """What operations should cost: FLOPs and bytes from their arguments, and time at the roof of a device.
 
 Formulas need no trace: `tracelens_graph.perf.gemm(m, n, k, dtype="bf16")`. The other names are what models of one's own
-are made of, and devices.
+are made of, and devices. Formulas raise CannotModel where sizes do not fit together or a type is not known.
 """
 
 from __future__ import annotations

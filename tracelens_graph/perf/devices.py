@@ -201,9 +201,6 @@ def detect(device_properties: Iterable[Any] | None) -> Architecture | str:
 
     Name, number of multiprocessors and size of memory have to agree with one known device; nothing is guessed.
 
-    Args:
-        device_properties: the trace's `deviceProperties`.
-
     Returns:
         The device, or why it is not known, in words.
     """
@@ -245,9 +242,6 @@ def by_properties(device_properties: Iterable[Any] | None) -> list[Architecture]
 
     Vendor, number of multiprocessors and size of memory have to agree, and all devices of the profile to be alike.
     Editions that are not known here may have the same, so whoever takes the answer should say what it is taken from.
-
-    Args:
-        device_properties: the profile's `deviceProperties`.
 
     Returns:
         No device where there is a name, or where something is missing; several where nothing separates them.

@@ -102,11 +102,7 @@ def theoretical_occupancy(
     chooses by default.
 
     Args:
-        device: one of the trace's `deviceProperties`.
-        threads_per_block: threads of a block.
-        registers_per_thread: registers of a thread.
         shared_memory_bytes: shared memory of a block, static and dynamic.
-        grid_blocks: blocks of the launch, for the estimate.
 
     Returns:
         The occupancy, or why it is not known, in words.

@@ -24,6 +24,8 @@ from tracelens_graph.replay.tables import OF_DEVICE, REPLAY_DEVICES, REPLAY_RESU
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.texts import cut_end, distinct_names, shown_name
 
+_OF_ONE = ("tflops", "tbytes_per_s")
+"""Columns that people are shown where there is one device, so that there is room."""
 _NAMED = 5
 """Operations that a note names."""
 _SAME_SUM = 1.002
@@ -47,6 +49,7 @@ class Compared(NamedTuple):
 def compared_results(*paths: str | os.PathLike[str]) -> Compared:
     """Results of some devices by operation and arguments: those that differ most in time, by their calls, first.
 
+    Those of one device are in the order of their files, so those of a sweep in the order of its sizes.
     Sums are over the operations that all of them have, each as often as the trace calls it. What the whole trace would
     take there is the sum over the share of the trace's GPU time that these operations are: it holds if the others scale
     as they do. Where one device has results of several traces, each trace has sums of its own; else results of
@@ -57,10 +60,10 @@ def compared_results(*paths: str | os.PathLike[str]) -> Compared:
             against.
 
     Raises:
-        ResultsError: one cannot be read, or holds something else; or there are less than two, or more than 26.
+        ResultsError: one cannot be read, or holds something else; or there are none, or more than 26.
     """
-    if not 2 <= len(paths) <= len(ascii_uppercase):
-        raise ResultsError(f"two to {len(ascii_uppercase)} files of results are compared, not {len(paths)}")
+    if not 1 <= len(paths) <= len(ascii_uppercase):
+        raise ResultsError(f"one to {len(ascii_uppercase)} files of results are compared, not {len(paths)}")
     names = distinct_names([os.fspath(path) for path in paths])
     read = [(name, *read_results(Path(path))) for name, path in zip(names, paths, strict=True)]
     _tell_traces_apart([one for _, results, _ in read for one in results if not one.error])
@@ -105,6 +108,9 @@ def _notes(sides: Sequence[_Side], rows: Sequence[_Row]) -> Iterator[str]:
         yield f"not on all devices, so in no sum: {_listed(lacking)}"
     if any(len({one.trace for one in row.measured.values()}) > 1 for row in rows):
         yield "results are of different traces: calls, shares and the whole trace are those of the first"
+    if unlike := sorted({name for row in rows for name in row.unlike_settings}):
+        ops = [row.first.op for row in rows if row.unlike_settings]
+        yield f"settings differ ({', '.join(unlike)}): {_listed(ops)}"
     if any(len({one.count for one in row.measured.values()}) > 1 for row in rows):
         yield "counts of calls differ: those of the first device that has an operation are taken"
     for side in sides:
@@ -172,6 +178,12 @@ class _Row:
         times = [one.median_us for one in self.measured.values()]
         return (max(times) - min(times)) * max(self.first.count, 1) if len(times) > 1 else -1.0
 
+    @property
+    def unlike_settings(self) -> set[str]:
+        """Names of the settings under which the devices measured and that are not alike."""
+        every = [one.unusual for one in self.measured.values()]
+        return {name for one in every for name in one if any(one[name] != other.get(name) for other in every)}
+
     @cached_property
     def fastest(self) -> list[int]:
         """The devices with the least time."""
@@ -201,7 +213,9 @@ def _device(side: _Side, at: int, trace: str, rows: Sequence[_Row]) -> dict[str,
     shares = [row.first.percent for row, _ in weights]
     share = sum(filter(None, shares)) if weights and None not in shares else None
     traced = [row.first.traced_us for row, _ in weights]
-    traced_us = sum(us * n for us, (_, n) in zip(traced, weights, strict=True) if us) if all(traced) else None
+    traced_us = (
+        sum(us * n for us, (_, n) in zip(traced, weights, strict=True) if us) if weights and all(traced) else None
+    )
     # Shares are of sums, which medians times calls need not be.
     of_shares = sum(row.first.total_us or us * n for us, (row, n) in zip(traced, weights, strict=True) if us)
     clocks = [one.clock_mhz for one in side.found.values() if one.clock_mhz]
@@ -215,7 +229,7 @@ def _device(side: _Side, at: int, trace: str, rows: Sequence[_Row]) -> dict[str,
         "ops": len(side.found),
         "failed": sum(bool(one.error) for one in side.results),
         "compared": len(rows),
-        "calls": sum(count for _, count in weights),
+        "calls": sum(count for _, count in weights) or None,
         "fastest": sum(at in row.fastest for row in rows),
         "sum_us": total if weights else None,
         "ratio": total / of_first if of_first else None,
@@ -255,6 +269,7 @@ def _results(rows: Sequence[_Row], sides: Sequence[_Side], title: str, notes: Se
                 for row, one in zip(rows, of, strict=True)
             ],
             "tflops": [one and one.tflops for one in of],
+            "tbytes_per_s": [one and one.tbytes_per_s for one in of],
         }
         for field, values in cells.items():
             if field == "ratio" and not at:
@@ -262,7 +277,10 @@ def _results(rows: Sequence[_Row], sides: Sequence[_Side], title: str, notes: Se
             name = f"device_{side.letter}_{field}"
             columns[name] = values
             declared = REPLAY_RESULTS[f"{OF_DEVICE}{field}"]
-            more[name] = replace(declared, heading=declared.heading and f"{side.letter}{declared.heading}")
+            heading = declared.heading and f"{side.letter}{declared.heading}"
+            if field in _OF_ONE:
+                heading = declared.unit if len(sides) == 1 else None
+            more[name] = replace(declared, heading=heading)
     kernels = [[one.kernels for one in row.measured.values()] for row in rows]
     columns |= {
         "traced_us": [row.first.traced_us or None for row in rows],

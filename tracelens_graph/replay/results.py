@@ -18,6 +18,9 @@ _LARGEST = 64 << 20
 """Bytes of a file that is read."""
 _OTHERS = ("operations.json", INDEX)
 """Files of a folder that hold something else."""
+_Amount = Annotated[float, msgspec.Meta(ge=0)]
+_USUAL = {"cudnn.allow_tf32": True, "float32_matmul_precision": "highest"}
+"""Settings of PyTorch that are not off where nobody sets them."""
 
 
 class Result(msgspec.Struct):
@@ -27,6 +30,7 @@ class Result(msgspec.Struct):
         signature: its arguments; None for several operations in their order, which have none of their own.
         error: why there is none; empty if there is.
         library: version of CUDA or ROCm; empty where it is not known.
+        settings: what PyTorch was set to, and modes of the call.
         driver: version of the driver and, where it is known, the clock: `580.65.06, 1980 MHz`.
         count: calls in the trace; 0 for sizes that the trace does not have.
         traced_us, total_us: GPU time below these calls in the trace: its median, and its sum.
@@ -41,15 +45,16 @@ class Result(msgspec.Struct):
     torch: str = ""
     library: str | None = ""
     driver: str = ""
-    median_us: Annotated[float, msgspec.Meta(ge=0)] = math.nan
-    tflops: float | None = None
-    tbytes_per_s: float | None = None
-    traced_us: float | None = None
-    total_us: float | None = None
+    settings: dict[str, Any] = {}
+    median_us: Annotated[float, msgspec.Meta(gt=0)] = math.nan
+    tflops: _Amount | None = None
+    tbytes_per_s: _Amount | None = None
+    traced_us: _Amount | None = None
+    total_us: _Amount | None = None
     kernels: list[str] = []
     error: str = ""
-    count: int = 1
-    percent: float | None = None
+    count: Annotated[int, msgspec.Meta(ge=0)] = 1
+    percent: Annotated[float, msgspec.Meta(ge=0, le=100)] | None = None
     trace: str = ""
     largest_size: int | None = None
 
@@ -58,6 +63,11 @@ class Result(msgspec.Struct):
         """Clock of the device's processors right behind the measurement."""
         found = re.search(r", (\d+(?:\.\d+)?) MHz$", self.driver)
         return float(found[1]) if found else None
+
+    @property
+    def unusual(self) -> dict[str, Any]:
+        """Settings that differ from PyTorch's own: programs write those that matter to their call, or all."""
+        return {name: value for name, value in self.settings.items() if value != _USUAL.get(name, False)}
 
     @property
     def identity(self) -> str:

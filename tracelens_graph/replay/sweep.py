@@ -8,7 +8,7 @@ schema; `batch` for the first size of the first tensor that is no weight and no 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as with_field
 from math import prod
@@ -37,6 +37,23 @@ _NO_SIZES = frozenset((
     "padding_idx", "storage_offset", "shifts", "diagonal", "offset", "dim", "k", "ignore_index", "repeats",
 ))  # fmt: skip
 """Parameters that PyTorch has as `SymInt`, as it has sizes, and that are none."""
+_TIED = {
+    op: letters.split(",")
+    for ops, letters in {
+        "mm": "mk,kn", "bmm": "bmk,bkn", "addmm addmm_": "-mn,mk,kn", "baddbmm": "-bmn,bmk,bkn", "mv": "mk,k",
+        "addmv": "m,mk,k", "dot": "k,k", "matmul": "-k,-kn", "linear": "-k,nk,n",
+        "convolution _convolution miopen_convolution cudnn_convolution": "bc,oc,o",
+        "batch_norm native_batch_norm miopen_batch_norm cudnn_batch_norm": "bc,c,c,c,c",
+        "scaled_dot_product_attention _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention "
+        "_scaled_dot_product_cudnn_attention": "bhqd,bhkd,bhkd",
+        "_flash_attention_forward _efficient_attention_forward": "bqhd,bkhd,bkhd",
+        "add add_ sub sub_ mul mul_ div div_ copy_ maximum minimum eq ge gt le lt ne": "-abcdefgh,-abcdefgh",
+        "addcmul addcmul_ addcdiv addcdiv_ where": "-abcdefgh,-abcdefgh,-abcdefgh",
+    }.items()
+    for op in ops.split()
+}  # fmt: skip
+"""Operations -> letters for the sizes of their arguments, of which equal ones are one size; behind a minus those of the
+last dimensions."""
 _VIEWED = frozenset({"aten::view", "aten::reshape", "aten::_unsafe_view", "aten::_reshape_alias", "aten::view_copy"})
 """Operations whose `size` or `shape` holds as many elements as their tensor."""
 
@@ -76,10 +93,12 @@ class Swept:
     Attributes:
         plans: the traced call, if its size is among the values, and those of other sizes; these count no calls.
         places: the positions that change -> the traced sizes there.
+        elsewhere: positions that hold one of these sizes and do not change, where it is not known what they mean.
     """
 
     plans: list[ReplayPlan]
     places: Mapping[str, int]
+    elsewhere: Sequence[str] = ()
 
     @property
     def doubled(self) -> list[str]:
@@ -92,7 +111,8 @@ def swept(plans: Plans, place: int, sweep: Sweep, estimates: Estimates) -> Swept
     """The plan of a signature, and the same at each other size.
 
     Raises:
-        AnalysisError: it has no plan, is no operation of PyTorch, has no such size, or one that its program lacks.
+        AnalysisError: it has no plan, is no operation of PyTorch, has no such size, or one that its program lacks; or
+            other sizes have to change as well.
     """
     made = complete(plans, place, estimates).plan
     core, row, name = plans.signatures.core, int(plans.signatures.rows[place]), plans.signatures.names[place]
@@ -103,10 +123,11 @@ def swept(plans: Plans, place: int, sweep: Sweep, estimates: Estimates) -> Swept
     call = traced_call(core, row)
     parameters = choose(call).parameters
     places = _places(call, parameters, sweep)
+    elsewhere = _elsewhere(call, parameters, places)
     found: list[ReplayPlan] = []
     for value in sweep.values:
         if set(places.values()) == {value}:
-            found.insert(0, made)
+            found.append(made)
             continue
         try:
             recorded = _resized(call, parameters, places, value)
@@ -119,7 +140,43 @@ def swept(plans: Plans, place: int, sweep: Sweep, estimates: Estimates) -> Swept
             raise AnalysisError(f"{name}: {', '.join(places)} is no argument of its program; name sizes of its tensors")
         work = estimates.of_cost(cost_of(other.op, other.recorded, made.traced.kernels))
         found.append(replace(other, work=work, modes=made.modes, notes=(*other.notes, f"a sweep: {changes}")))
-    return Swept(found, places)
+    return Swept(found, places, elsewhere)
+
+
+def _elsewhere(call: Call, parameters: Sequence[Parameter], places: Mapping[str, int]) -> list[str]:
+    """Positions that hold a changed size, do not change, and may be the same size.
+
+    Raises:
+        AnalysisError: some are the same size by what the operation computes.
+    """
+    letters = dict(_letters(call, parameters))
+    changed = {(letters.get(place, ""), size) for place, size in places.items()}
+    others = {place: size for place, size in _sizes(call, parameters, _is_size) if place not in places}
+    if tied := [place for place, size in others.items() if place in letters and (letters[place], size) in changed]:
+        together = ",".join([*places, *tied])
+        are = "is the same size" if len(tied) == 1 else "are the same size"
+        raise AnalysisError(f"{call.op}: {', '.join(tied)} {are}, so they change together: --sweep {together}=...")
+    return [place for place, size in others.items() if size > 1 and size in places.values() and place not in letters]
+
+
+def _letters(call: Call, parameters: Sequence[Parameter]) -> Iterator[tuple[str, str]]:
+    """Positions of sizes of tensors, and their letters in `_TIED`, as far as they have any."""
+    tied = _TIED.get(call.op.removeprefix("aten::"), ())
+    for parameter, kind, dims, named in zip(parameters, call.recorded.types, call.recorded.dims, tied, strict=False):
+        shape = (sizes(dims) or ()) if torch_dtype(kind) else ()
+        letters = named[1:].rjust(len(shape))[-len(shape) or None :] if named[:1] == "-" else named
+        for dim, letter in zip(range(len(shape)), letters, strict=False):
+            if letter != " ":
+                yield f"{parameter.name}.{dim}", letter
+
+
+def _sizes(
+    call: Call, parameters: Sequence[Parameter], which: Callable[[Parameter], bool] = bool
+) -> Iterator[tuple[str, int]]:
+    """Positions of the whole numbers in arguments that are such parameters, and the numbers."""
+    for at, one in enumerate(parameters):
+        if which(one):
+            yield from _flat(_nested(call.recorded, at), one.name)
 
 
 def _places(call: Call, parameters: Sequence[Parameter], sweep: Sweep) -> dict[str, int]:
@@ -128,9 +185,7 @@ def _places(call: Call, parameters: Sequence[Parameter], sweep: Sweep) -> dict[s
     Raises:
         AnalysisError: there are no such, or which size is the batch is not clear.
     """
-    given = [(one, _nested(call.recorded, at)) for at, one in enumerate(parameters)]
-    every = {place: size for one, nested in given for place, size in _flat(nested, one.name)}
-    known = {place: size for one, nested in given if _is_size(one) for place, size in _flat(nested, one.name)}
+    every, known = dict(_sizes(call, parameters)), dict(_sizes(call, parameters, _is_size))
     listed = [f"{place}={size}" for place, size in known.items()]
     sizes_are = "its sizes are " + (", ".join(listed[:_SHOWN]) + ", ..." * (len(listed) > _SHOWN) or "none")
     (first, *others) = sweep.where

@@ -147,7 +147,7 @@ REPLAY_RESULTS = TableSchema(
         "fastest": Column("the devices with the least time", heading="fastest", cells="text", drop_priority=1),
         f"{OF_DEVICE}us": Column("median over the calls on the device", "us", heading=" us", drop_priority=-1),
         f"{OF_DEVICE}ratio": Column(
-            "this median as multiple of that of device A: above 1 the device is slower", heading="/A", drop_priority=0
+            "this median as multiple of that of device A: above 1 the device is slower", heading="/A", drop_priority=-1
         ),
         f"{OF_DEVICE}percent_of_roof": Column(
             "least time on the device by its model, as share of the median; absent where one is not known",
@@ -155,7 +155,10 @@ REPLAY_RESULTS = TableSchema(
             heading=" % of roof",
             drop_priority=1,
         ),
-        f"{OF_DEVICE}tflops": Column("operations per second on the device", "TFLOP/s"),
+        f"{OF_DEVICE}tflops": Column("operations per second on the device", "TFLOP/s", drop_priority=0),
+        f"{OF_DEVICE}tbytes_per_s": Column(
+            "bytes that the operation has to move, per second on the device", "TB/s", drop_priority=0
+        ),
         "traced_us": Column("GPU time of the call in the trace", "us", heading="traced us", drop_priority=1),
         "same_kernels": Column("whether all of them launched kernels of the same names", role=Role.flag),
         "largest_size": Column("sizes above this were shrunk to it; absent where they are those of the trace"),

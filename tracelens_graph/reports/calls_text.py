@@ -29,12 +29,7 @@ _WIDEST = 110
 
 
 def calls_screen(w: Window, tables: Sequence[Table], rows: int, width: int, color: bool) -> str:
-    """The report on an execution trace alone.
-
-    Args:
-        tables: of `CALL_TABLES`.
-        rows: of each table that are shown; 0 for all.
-    """
+    """The report on an execution trace alone."""
     info = w.core.info
     parts = [f"{Path(info.source).name}: execution trace", f"{len(w.rows_of_kind(Kind.Op)):,} calls of ops"]
     parts.append(counted(len(w.core.threads), "thread"))

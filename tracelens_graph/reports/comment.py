@@ -50,7 +50,6 @@ def report_comment(
         largest: the table `top_ops`.
         advice: for each of its rows what to try; empty for nothing.
         tables: all tables; those that are not shown are named.
-        about: the trace.
         hint: completes a command with TRACE for the trace.
         rows: rows per table; 0 for all.
         memory: of each device the peak of its memory, in words.

@@ -147,11 +147,7 @@ def _is_there(value: Any) -> bool:
 
 
 def brief(table: Table, runs: Sequence[str]) -> Table:
-    """The columns of a comparison that people are shown, and only the rows that differ.
-
-    Args:
-        table: what `compare` made.
-    """
+    """The columns of a comparison that people are shown, and only the rows that differ."""
     how = comparison_of(table.name)
     differs = np.array([only != "" for only in table["only_in"]], bool)
     for column in how.compared:

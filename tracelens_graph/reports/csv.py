@@ -32,7 +32,6 @@ def write_csv(table: Table, file: TextIO) -> None:
     """Write a table: lists as JSON text, floats with all their digits, NaN and None as nothing, long cells cut.
 
     Args:
-        table: what to write.
         file: a text file, opened with `newline=""`.
     """
     writer = csv.writer(_UnixLines(file), lineterminator="\r\n")
@@ -93,7 +92,6 @@ def write_folder(
 
     Args:
         tables: name of a file without `.csv` -> its table.
-        folder: where to.
         others: name of a file that is no table -> what it holds.
 
     Returns:

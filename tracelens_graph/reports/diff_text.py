@@ -70,8 +70,6 @@ def screen(
     """Both sides and their totals, then the places that explain most of the change.
 
     Args:
-        tables: its totals, times and places.
-        notes: notes on the two sides.
         places: how many places; 0 for all, None for as many as a screen holds.
     """
     number = PLACES if places is None else places or len(tables["diff_places"])
@@ -434,8 +432,6 @@ def diff_markdown(difference: Diff, tables: Mapping[str, Table], notes: Sequence
     """The comparison as a page: the headline, the times, the places with the largest changes, idle time by cause.
 
     Args:
-        tables: its totals, times and places.
-        notes: notes on the two sides.
         rows: how many places; 0 for all.
     """
     changed = changed_places(tables["diff_places"])

@@ -41,7 +41,6 @@ def module_text(
 
     Args:
         table: the module tree in pre-order.
-        width: longest line; None for no limit.
         word: what stands before names (`Framework.module_prefix`).
     """
     yield from (bold(line, color) for line in wrapped(printable(table.title), width))

@@ -64,8 +64,6 @@ def saved(canvas: Any, form: str, name: str) -> bytes:
     """The file of a picture.
 
     Args:
-        canvas: a figure of matplotlib.
-        form: png or svg.
         name: of what it shows, for the ids in it.
     """
     from io import BytesIO

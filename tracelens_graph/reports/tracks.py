@@ -207,11 +207,7 @@ def _path(w: Window) -> Iterator[Track]:
 
 
 def path_slices(path: Path, start_ns: np.ndarray, end_ns: np.ndarray) -> list[Slice]:
-    """The segments of a critical path that last; those of several ranks say which one they are of.
-
-    Args:
-        start_ns, end_ns: its times on the clock of the track.
-    """
+    """The segments of a critical path that last; those of several ranks say which one they are of."""
     nodes, slices = path.nodes, []
     has_ranks = len(path.traces) > 1
     for at, (kind, start, end) in enumerate(zip(path.kind.tolist(), start_ns.tolist(), end_ns.tolist(), strict=True)):

@@ -56,9 +56,6 @@ def workbook(tables: Mapping[str, Table]) -> bytes:
     Numbers stay numbers; lists are JSON text; NaN, None and empty texts are empty cells. Control and invisible
     characters become visible escapes. What Excel has no room for is left out, and the cell or `about` says so.
 
-    Args:
-        tables: name of a sheet -> its table.
-
     Raises:
         MissingExtraError: XlsxWriter is not installed.
         OutputError: there is no room for temporary files.

@@ -319,7 +319,6 @@ CONTEXT_EDGES = (
         "Signature|KernelName|Category|ModulePlace|CollectiveKind",
         "trace to what it spent GPU time on",
     ),
-    EdgeType("RUNS", "Signature|ModulePlace", "KernelName", "in some trace the kernel ran for it"),
     EdgeType("SHOWS", "Trace", "Finding", "trace to what its verdict says"),
 )
 """Edges from event nodes to context and knowledge nodes, and among those."""

@@ -238,6 +238,9 @@ def stored_on(*of: str) -> tuple[Stored, ...]:
     return tuple(found.values())
 
 
+KERNELS = Stored("kernels", "strs", "of a signature or place of a module: keys of the names of kernels that ran for it")
+"""A property of SPENT that no question's answer holds."""
+
 SHOWS = (
     Stored("place", "int", "its place in the verdict, from 0 on"),
     Stored("text", "str", "what it says"),

@@ -57,8 +57,6 @@ def cached_core(
     Standard input, pipes and saved graphs are loaded and not kept.
 
     Args:
-        path: the trace's file.
-        load: loads it.
         warn: called with one line if the cache cannot be written.
 
     Raises:

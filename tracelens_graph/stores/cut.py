@@ -136,7 +136,6 @@ def write_piece(
     top-level keys those are written that the graph keeps.
 
     Args:
-        file: where to.
         packed: whether to compress it (gzip).
         progress: called with blocks of the trace read and blocks in all.
 
@@ -195,9 +194,7 @@ def write_entries(texts: Iterable[bytes], top: Mapping[str, Any], file: BinaryIO
     """Write the entries of an event list as Kineto JSON.
 
     Args:
-        texts: the entries.
         top: what stands beside the list; `generator` is written first, so that the file is known as ours.
-        file: where to.
         packed: whether to compress it (gzip).
     """
     head = json.dumps({"generator": top["generator"], **top}, separators=(",", ":")).encode()[1:-1]

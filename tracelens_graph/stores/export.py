@@ -130,7 +130,6 @@ def export_graph(core: Core, path: str | os.PathLike[str], format: str | None = 
     `edges.parquet`. CSV holds texts as they are, which a spreadsheet may take for formulas.
 
     Args:
-        path: where to.
         format: one of FORMATS; by default the suffix of `path` tells.
 
     Raises:
@@ -160,7 +159,6 @@ def export_format(path: Path, format: str | None = None) -> str:
     """The one of FORMATS that an export has.
 
     Args:
-        path: where to.
         format: the format, if it is not the suffix of `path` that tells.
 
     Raises:

@@ -59,7 +59,6 @@ def write_graph(core: Core, path: str | os.PathLike[str], progress: Callable[[in
     could read stood before; whoever wants to share it gives them access to it.
 
     Args:
-        path: the file, by custom `*.tlg`.
         progress: called with blocks of events written and blocks in all.
 
     Raises:

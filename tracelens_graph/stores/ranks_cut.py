@@ -92,7 +92,6 @@ def write_ranks(
     Args:
         pieces: in the order in which their processes are shown.
         joined: kernels that arrows join.
-        file: where to.
         packed: whether to compress it (gzip).
         epoch_ns: time since 1970 at which the common clock is 0; 0 where it is not known.
         about: what to say of the file in its `otherData`.

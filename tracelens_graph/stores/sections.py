@@ -114,7 +114,7 @@ def _seed(name: str, dtype: str, shape: tuple[int, ...]) -> int:
 
 @dataclass(frozen=True)
 class Blobs:
-    """Byte strings, each compared with its checksum whenever it is read.
+    """Byte strings, each compared with its checksum whenever it is read: TraceError if it is not as it was written.
 
     Attributes:
         data: all of them in a row.
@@ -130,11 +130,6 @@ class Blobs:
     section: str
 
     def __getitem__(self, at: int) -> bytes:
-        """One of them.
-
-        Raises:
-            TraceError: it is not as it was written.
-        """
         blob = self.data[self.ends[at - 1] if at else 0 : self.ends[at]].tobytes()
         if crc32(blob, at) != self.sums[at]:
             raise damaged(self.file, f"block {at} of {self.section}")
@@ -150,7 +145,8 @@ class Sections:
     """Reads sections from a buffer, which may be a mapped file; arrays share its memory and are read-only.
 
     Raises:
-        TraceError: the buffer is no whole file of this version; the message says what is wrong with it.
+        TraceError: the buffer is no whole file of this version, or, when it is read, a section is not there or not as
+            it was written; the message says what is wrong with it.
     """
 
     def __init__(self, buffer: Any, name: str) -> None:
@@ -189,11 +185,7 @@ class Sections:
             raise self.damaged("index") from None
 
     def verify(self) -> None:
-        """Compare all arrays with their checksums; byte strings are compared when they are read.
-
-        Raises:
-            TraceError: one is not as it was written.
-        """
+        """Compare all arrays with their checksums; byte strings are compared when they are read."""
         for name in self._index.keys() - {name.removesuffix(".sums") for name in self._index if name.endswith(".sums")}:
             self.array(name)
 
@@ -207,11 +199,7 @@ class Sections:
         return damaged(self._name, what)
 
     def layout(self, name: str) -> tuple[str, tuple[int, ...]]:
-        """Type and shape of an array, without reading it.
-
-        Raises:
-            TraceError: there is no such section, or not in this file.
-        """
+        """Type and shape of an array, without reading it."""
         try:
             offset, dtype, shape, _ = self._index[name]
             fits = min((offset, *shape)) >= 0 and offset + math.prod(shape) * _ITEM_SIZES[dtype] <= self._end
@@ -222,11 +210,7 @@ class Sections:
         return dtype, shape
 
     def array(self, name: str) -> np.ndarray:
-        """An array, in the type and shape in which it was written.
-
-        Raises:
-            TraceError: it is not as it was written.
-        """
+        """An array, in the type and shape in which it was written."""
         array = self._unchecked(name)
         _, dtype, shape, checksum = self._index[name]
         if crc32(array.data, _seed(name, dtype, shape)) != checksum:
@@ -234,19 +218,11 @@ class Sections:
         return array
 
     def json(self, name: str, form: type[_T]) -> _T:
-        """A JSON value of a given type.
-
-        Raises:
-            TraceError: it is not as it was written, or of another type.
-        """
+        """A JSON value of a given type."""
         return self._decoded(self.array(name).tobytes(), form, name)
 
     def strings(self, name: str) -> list[str]:
-        """Strings.
-
-        Raises:
-            TraceError: they are not as they were written.
-        """
+        """Strings."""
         lengths = self.array(f"{name}.lengths")
         try:
             text = self.array(name).tobytes().decode("utf-8", "surrogatepass")
@@ -257,11 +233,7 @@ class Sections:
         return [text[begin:end] for begin, end in pairwise([0, *np.cumsum(lengths).tolist()])]
 
     def json_strings(self, name: str) -> list[str]:
-        """Strings that are each empty or a JSON value, which stays text.
-
-        Raises:
-            TraceError: they are not as they were written, or one is no JSON.
-        """
+        """Strings that are each empty or a JSON value, which stays text."""
         texts = self.strings(name)
         self.check_json(name, [text.encode("utf-8", "surrogatepass") for text in texts])
         return texts
@@ -277,11 +249,7 @@ class Sections:
             raise self.damaged(name)
 
     def blobs(self, name: str) -> Blobs:
-        """Byte strings, each verified when it is read.
-
-        Raises:
-            TraceError: it is not clear where they begin and end.
-        """
+        """Byte strings, each verified when it is read."""
         data, ends, sums = self._unchecked(name), self.array(f"{name}.ends"), self.array(f"{name}.sums")
         _, dtype, shape, checksum = self._index[name]
         fits = dtype == "|u1" and data.ndim == 1 and checksum == _seed(name, dtype, shape)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NamedTuple, TextIO
 
-from tracelens_graph.tables.column import Column, heading_of
+from tracelens_graph.tables.column import Column, Role, heading_of
 from tracelens_graph.tables.names import fitted, is_prose
 from tracelens_graph.utils.texts import cut_end, in_device_words, printable, shorten, width_of, wrapped
 
@@ -52,6 +52,9 @@ _HEADING_LINES = 3
 _PIECE = re.compile(r" ?[^ _/:-]+(?:(?<=B)/s\b[^ _/:-]*)?[_/:-]*|[ _/:-]+")
 """What is not broken: a word, with the sign behind it, and bytes per second."""
 
+_LONGEST_KEY = 50
+"""Characters of the one value of a key that has left."""
+
 LONGEST_CELL = 4096
 """Characters of a cell that people are shown, whatever room there is."""
 
@@ -79,7 +82,7 @@ class Layout:
 
 @dataclass(eq=False)
 class _Column:
-    """A column on its way to the screen."""
+    """A column on its way to the screen; `gone` is what it is called where it has left, if not by its heading."""
 
     heading: str
     cells: list[str]
@@ -88,6 +91,7 @@ class _Column:
     wraps: bool = False
     width: int = 0
     lines: list[str] = field(default_factory=list)
+    gone: str = ""
 
     def __post_init__(self) -> None:
         self.lines = [self.heading]
@@ -149,7 +153,10 @@ def _column(name: str, about: Column | None, values: Sequence[Any]) -> _Column:
     cells, is_number = column_cells(values, about, is_id=_is_uid(name) or (about is not None and about.is_id))
     heading = in_device_words(_cell(heading_of(name, about), 0, is_id=True))  # before widths are measured
     wraps = about.wraps if about else any(map(_has_nodes, values))
-    return _Column(heading, cells, is_number, _leaves(cells, about.order_of_leaving if about else 0), wraps)
+    column = _Column(heading, cells, is_number, _leaves(cells, about.order_of_leaving if about else 0), wraps)
+    if column.leaves == _SAME and about and about.role is Role.key:
+        column.gone = f"{heading} (all {shorten(cells[0], _LONGEST_KEY)})"
+    return column
 
 
 def _leaves(cells: Sequence[str], usual: int) -> int:
@@ -209,7 +216,7 @@ def _fit(columns: list[_Column], width: int) -> tuple[list[str], _Column | None]
     prose = prose if prose in columns else None
     if prose:
         prose.width += width - _total(columns)
-    return [column.heading for column in left if column not in columns], prose
+    return [column.gone or column.heading for column in left if column not in columns], prose
 
 
 def _leave(columns: list[_Column], width: int, least: int) -> list[_Column]:

@@ -79,7 +79,6 @@ def ranges(numbers: Iterable[int], last: str = ", ") -> str:
     '0-3, 8, 10, 11'
 
     Args:
-        numbers: the numbers, in any order.
         last: what stands before the last one, or the last range.
     """
     runs: list[list[int]] = []

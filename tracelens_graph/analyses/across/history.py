@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tracelens_graph.analyses.across.spending import number_of
+from tracelens_graph.analyses.across.spending import in_order
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.errors import AnalysisError
@@ -63,7 +63,7 @@ _HISTORY = {
 def run_history(traces: TraceSet, label: str | None = None, run: str | None = None, named: str | None = None) -> Table:
     """How long the GPU took in each of many traces, in the order of a label's values or of pushing.
 
-    Values that are numbers come first, in their order, then the others in that of pushing. Changes are against the row
+    Labels whose values are all numbers, or all versions or dates, have the order of these. Changes are against the row
     above, so give a name (`rank0`) where runs hold several traces. Times are those of the GPU timeline.
 
     Args:
@@ -78,10 +78,10 @@ def run_history(traces: TraceSet, label: str | None = None, run: str | None = No
         value = trace.value_of(label) if label is not None else None
         wanted = run in (None, trace.run) and named in (None, trace.name)
         if wanted and (label is None or value is not None):
-            chosen.append((number_of(value or ""), value, trace))
+            chosen.append((value, trace))
     rows: list[dict[str, Any]] = []
     before: dict[str, float] = {}
-    for _, value, trace in sorted(chosen, key=lambda one: one[0]):
+    for value, trace in in_order(chosen, lambda one: one[0], traces, label):
         table = gpu_timeline(trace.window)
         rows_of = dict(zip(table["type"], table["time ms"], strict=True))
         times = {column: float(rows_of.get(row, 0.0)) for column, row in _HISTORY.items()}
@@ -98,7 +98,7 @@ def run_history(traces: TraceSet, label: str | None = None, run: str | None = No
             }
         )
         before = times
-    windows = [trace for *_, trace in chosen]
+    windows = [trace for _, trace in chosen]
     return RUN_HISTORY.of_records(rows, titled("GPU time, trace after trace", windows))
 
 

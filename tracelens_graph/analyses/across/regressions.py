@@ -22,23 +22,23 @@ REGRESSIONS = TableSchema(
     "regressions",
     "Since which build kernels, ops or modules take longer, beyond the noise of the builds before.",
     {
-        "since": Column.text("value of the label, or name of the run, from which on it takes longer"),
+        "since": Column.text("value of the label, or name of the run, from which on it takes longer", drop_priority=-1),
         "name": Column.key("whole name of the kernel, name of the op, or path of the module"),
-        "input_dims": Column.key("of a signature, sizes of the inputs, JSON"),
+        "input_dims": Column.key("of a signature, sizes of the inputs, JSON", drop_priority=1),
         "factor": Column("time since then as multiple of that before"),
-        "before_us": Column("time of one before, geometric mean over the builds", "us"),
-        "since_us": Column("the same since then", "us"),
-        "noise_percent": Column("standard deviation of the builds before around their mean", "%"),
+        "before_us": Column("time of one before, geometric mean over the builds", "us", drop_priority=3),
+        "since_us": Column("the same since then", "us", drop_priority=3),
+        "noise_percent": Column("standard deviation of the builds before around their mean", "%", drop_priority=2),
         "cost_ms": Column("what it adds to a trace since then", "ms"),
         "percent": Column("the same as share of the GPU time of these traces", "%"),
-        "builds_before": Column("builds before, in which it ran"),
-        "builds_since": Column("builds since then, in which it ran"),
+        "builds_before": Column("builds before, in which it ran", drop_priority=2),
+        "builds_since": Column("builds since then, in which it ran", drop_priority=2),
         "kernels": Column.text("of a signature or module, kernels that ran for it, most time first; of the last of its "
-                               "traces"),
+                               "traces", drop_priority=2),
         "signatures": Column.text("of a kernel, ops and sizes of inputs that it ran for, most time first; of the last "
-                                  "of its traces"),
+                                  "of its traces", drop_priority=2),
         "modules": Column.text("of a kernel, places of modules that it ran for, most own time first; of the last of "
-                               "its traces"),
+                            "its traces", drop_priority=2),
     },
     ordered=True,
 )  # fmt: skip
@@ -130,7 +130,6 @@ def _row(builds: list[Build], of: Of, less: float, key: str, one: Spending, side
     since = _since(builds, one, sides)
     traces = [trace for build in since for trace in build.traces]
     gpu_ns = sum(facts_of_trace(trace.window).get("gpu_sum_ns", 0) for trace in traces)
-    every = (trace for build in builds for trace in build.traces)
     return {
         "since": since[0].name,
         "name": one.node.get("path") or one.node["name"],
@@ -143,5 +142,5 @@ def _row(builds: list[Build], of: Of, less: float, key: str, one: Spending, side
         "percent": 100 * -less * len(traces) / gpu_ns if gpu_ns else None,
         "builds_before": sides.at,
         "builds_since": len(one.builds) - sides.at,
-        **beside(every, traces[-1], of, key),
+        **beside(traces[-1], of, key),
     }

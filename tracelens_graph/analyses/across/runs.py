@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from tracelens_graph.analyses.across.spending import number_of
+from tracelens_graph.analyses.across.spending import in_order
 from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.report.facts import Values, spent_by
+from tracelens_graph.graph.arguments import ARGSET_PARTS
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet, titled
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
 
 _RUN, _TRACE = Column.text("name of the run"), Column.text("name of the trace")
-_DIMS = Column.key("sizes of the inputs, JSON")
+_SIGNATURE = {
+    "op": Column.key("name of the op", "op", drop_priority=-1),
+    "input_dims": Column.key("sizes of the inputs, JSON", "input_dims"),
+    "input_types": Column.key("types of the inputs, JSON"),
+    "input_strides": Column.key("strides of the inputs, JSON"),
+    "concrete_inputs": Column.key("values of the inputs that are no tensors, JSON"),
+    "signature": Column.text("its key, by which `signature_history` is asked for it"),
+}
+"""Columns that say which signature a row is about."""
 
 FINDINGS_ACROSS = TableSchema(
     "findings_across",
@@ -26,6 +36,7 @@ FINDINGS_ACROSS = TableSchema(
         "percent_of_traces": Column("share of all traces", "%"),
         "mean_percent": Column("mean of its share, of those that have one", "%"),
         "max_percent": Column("greatest share", "%"),
+        "percent_of": Column.text("what that is a share of"),
         "worst_run": Column.text("run of the trace with the greatest share"),
         "worst_trace": Column.text("name of that trace"),
         "text": Column.text("what the verdict on it says"),
@@ -37,15 +48,16 @@ WORST_OF_ROOF = TableSchema(
     "worst_of_roof",
     "Which ops and arguments could win most time over many traces, if they ran at the device's rates.",
     {
-        "op": Column.key("name of the op"),
-        "input_dims": _DIMS,
-        "traces": Column("number of traces with it"),
-        "calls": Column("calls in all of them"),
-        "gpu_time_ms": Column("GPU time of these calls", "ms"),
-        "percent_of_roof": Column("least time at the devices' rates as share of the GPU time, weighted by it", "%"),
-        "could_be_won_ms": Column("GPU time beyond that least time", "ms"),
-        "worst_run": Column.text("run of the trace with the least percent_of_roof"),
-        "worst_trace": Column.text("name of that trace"),
+        **_SIGNATURE,
+        "traces": Column("number of traces with it", heading="traces"),
+        "calls": Column("calls in all of them", heading="calls", drop_priority=2),
+        "gpu_time_ms": Column("GPU time of these calls", "ms", heading="gpu_time_ms"),
+        "percent_of_roof": Column(
+            "least time at the devices' rates as share of the GPU time, weighted by it", "%", heading="percent_of_roof"
+        ),
+        "could_be_won_ms": Column("GPU time beyond that least time", "ms", heading="could_be_won_ms"),
+        "worst_run": Column.text("run of the trace with the least percent_of_roof", "worst_run", drop_priority=2),
+        "worst_trace": Column.text("name of that trace", "worst_trace", drop_priority=2),
     },
     ordered=True,
 )
@@ -54,17 +66,17 @@ SIGNATURE_HISTORY = TableSchema(
     "signature_history",
     "How long the calls of an op with one set of arguments took, trace after trace.",
     {
-        "label_value": Column.text("value of the label asked for"),
+        "label_value": Column.text("value of the label asked for", drop_priority=-1),
         "run": _RUN,
         "trace": _TRACE,
-        "op": Column.key("name of the op"),
-        "input_dims": _DIMS,
+        **{name: replace(one, heading=None, drop_priority=None) for name, one in _SIGNATURE.items()},
+        "others": Column("further signatures that fit the question, which took less time", drop_priority=0),
         "calls": Column("calls with GPU work"),
-        "gpu_time_us": Column("their GPU time", "us"),
+        "gpu_time_us": Column("their GPU time", "us", drop_priority=3),
         "mean_us": Column("the same of a call", "us"),
-        "min_us": Column("least time of a call", "us"),
-        "median_us": Column("median time of a call", "us"),
-        "max_us": Column("greatest time of a call", "us"),
+        "min_us": Column("least time of a call", "us", drop_priority=2),
+        "median_us": Column("median time of a call", "us", drop_priority=3),
+        "max_us": Column("greatest time of a call", "us", drop_priority=2),
         "percent_of_roof": Column("least time at the device's rates as share of the GPU time, mean over calls", "%"),
         "change_percent": Column("change of mean_us against the trace before", "%"),
     },
@@ -114,6 +126,7 @@ def findings_across(traces: TraceSet, run: str | None = None, named: str | None 
                 "percent_of_traces": 100 * len(shown) / len(chosen),
                 "mean_percent": sum(known) / len(known) if known else None,
                 "max_percent": max(known, default=None),
+                "percent_of": finding.evidence.get("percent_of"),
                 "worst_run": trace.run,
                 "worst_trace": trace.name,
                 "text": finding.text,
@@ -140,8 +153,7 @@ def worst_of_roof(traces: TraceSet, run: str | None = None, named: str | None = 
         weighted = sum(one["ns"] * one["percent_of_roof"] for _, one in spent)
         worst = min(range(len(spent)), key=lambda at: (spent[at][1]["percent_of_roof"], at))
         row = {
-            "op": node["name"],
-            "input_dims": node.get("input_dims") or None,
+            **_signature(key, node),
             "traces": len(spent),
             "calls": sum(one["n"] for _, one in spent),
             "gpu_time_ms": ns / 1e6,
@@ -159,6 +171,7 @@ def signature_history(
     traces: TraceSet,
     op: str | None = None,
     input_dims: str | None = None,
+    signature: str | None = None,
     label: str | None = None,
     named: str | None = None,
 ) -> Table:
@@ -168,6 +181,7 @@ def signature_history(
         traces: the traces, in order.
         op: name of the op; None for the signature with the most GPU time over all traces.
         input_dims: sizes of its inputs as JSON; None for those with the most GPU time over all traces.
+        signature: key of the signature; None for the one with the most GPU time over all traces that fits.
         label: key of a label, such as `commit`; traces without it are left out. By default the order is that of
             pushing.
         named: only traces of this name.
@@ -178,17 +192,16 @@ def signature_history(
         key: one
         for key, one in found.items()
         if op in (None, one[0]["name"])
+        and signature in (None, key)
         and (input_dims is None or _plain(one[0].get("input_dims")) == _plain(input_dims))
     }
     if not fitting:
         return SIGNATURE_HISTORY.empty(titled("Signature, trace after trace", chosen))
     key = min(fitting, key=lambda key: (-sum(spent["ns"] for _, spent in fitting[key][1]), key))
     node, spent = fitting[key]
-    if label is not None:
-        spent = sorted(spent, key=lambda one: number_of(one[0].value_of(label) or ""))
     rows: list[dict[str, Any]] = []
     before = None
-    for trace, one in spent:
+    for trace, one in in_order(spent, lambda one: one[0].value_of(label or ""), traces, label):
         mean = one["ns"] / one["n"]
         times = {f"{name}_us": one[f"{name}_ns"] / 1e3 if f"{name}_ns" in one else None
                  for name in ("min", "median", "max")}  # fmt: skip
@@ -197,8 +210,8 @@ def signature_history(
                 "label_value": trace.value_of(label) if label is not None else None,
                 "run": trace.run,
                 "trace": trace.name,
-                "op": node["name"],
-                "input_dims": node.get("input_dims") or None,
+                **_signature(key, node),
+                "others": len(fitting) - 1,
                 "calls": one["n"],
                 "gpu_time_us": one["ns"] / 1e3,
                 "mean_us": mean / 1e3,
@@ -262,6 +275,10 @@ def _spent_on(
             if counts(spent):
                 found.setdefault(key, (node, []))[1].append((one, spent))
     return found
+
+
+def _signature(key: str, node: Values) -> Values:
+    return {"op": node["name"], **{name: node.get(name) or None for name in ARGSET_PARTS}, "signature": key}
 
 
 def _times(trace: TraceMember) -> dict[str, int]:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from tracelens_graph.analyses.report.facts import Values, kernels_of, spent_by
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 
-NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]*[1-9]|\.0)?")
+"""As numbers are written; `1.10` is none."""
+
+_VERSION = re.compile(r"v?([0-9]+([.-][0-9]+)*)([+].*)?")
+
+_T = TypeVar("_T")
 
 Of = Literal["kernel", "signature", "module"]
 LABELS = {"kernel": "KernelName", "signature": "Signature", "module": "ModulePlace"}
@@ -46,19 +51,39 @@ class Spending:
 
 
 def builds_of(traces: TraceSet, label: str | None, named: str | None) -> list[Build]:
-    """The builds of some traces, in order: numbers that are values of a label, then others by pushing; else runs."""
+    """The builds of some traces, in the order of a label (`in_order`); else runs, in that of the traces."""
     found: dict[str, Build] = {}
     for one in traces:
         name = one.value_of(label) if label is not None else one.run or one.core.trace_id
         if name is not None and named in (None, one.name):
             found.setdefault(name, Build(name)).traces.append(one)
-    builds = list(found.values())
-    return builds if label is None else sorted(builds, key=lambda build: number_of(build.name))
+    return in_order(found.values(), lambda build: build.name, traces, label)
 
 
-def number_of(value: str) -> float:
-    """What values of a label are ordered by: numbers first; others, such as hashes, stay in the order of pushing."""
-    return float(value) if NUMBER.fullmatch(value) else float("inf")
+def in_order(
+    things: Iterable[_T], value_of: Callable[[_T], str | None], traces: TraceSet, label: str | None
+) -> list[_T]:
+    """Things that have values of a label, in the order of these.
+
+    Where all traces with the label have numbers, that is their order, and likewise of versions such as `1.10` or dates.
+    Else, as for hashes of commits, things stay in the order in which they are given.
+
+    Args:
+        things: what is ordered.
+        value_of: the value of one.
+        traces: all traces, whose values say what the label holds.
+        label: its key; None for no label.
+    """
+    found = (one.value_of(label) for one in traces) if label is not None else ()
+    values = {value for value in found if value is not None}
+    numbers = {value: [float(value)] for value in values if _NUMBER.fullmatch(value)}
+    versions = {
+        value: [float(part) for part in re.split("[.-]", version[1])]
+        for value in values
+        if (version := _VERSION.fullmatch(value))
+    }
+    places = next((places for places in (numbers, versions) if places.keys() == values), {})
+    return sorted(things, key=lambda one: places.get(value_of(one) or "", []))
 
 
 def spending(builds: Sequence[Build], of: Of) -> dict[str, Spending]:
@@ -80,25 +105,24 @@ def spending(builds: Sequence[Build], of: Of) -> dict[str, Spending]:
     return {key: one for key, one in found.items() if one.builds}
 
 
-def beside(traces: Iterable[TraceMember], last: TraceMember, of: Of, key: str) -> dict[str, list[str]]:
+def beside(trace: TraceMember, of: Of, key: str) -> dict[str, list[str]]:
     """What a kernel runs for in a trace, or which kernels run for a signature or place: names, most time first.
 
     Args:
-        traces: those that know what runs for what.
-        last: the trace whose times count.
+        trace: the trace.
         of: what the key is one of.
         key: of the node.
     """
-    pairs = {pair for trace in traces for pair in trace.window.whole.once(kernels_of)}
+    ran = trace.window.whole.once(kernels_of)
+    near = {one for one, kernels in ran.items() if key in kernels} if of == "kernel" else set(ran.get(key, ()))
     found: dict[str, list[str]] = {"kernels": [], "signatures": [], "modules": []}
     wanted = {"kernels": "KernelName", "signatures": "Signature", "modules": "ModulePlace"}
     for column, label in wanted.items():
         if (of == "kernel") == (column == "kernels"):
             continue
-        near = {source if of == "kernel" else target for source, target in pairs if key in (source, target)}
         time = "own_ns" if column == "modules" else "ns"
         rows = [
-            (-values[time], other, node) for other, node, values in last.window.once(spent_by, label) if other in near
+            (-values[time], other, node) for other, node, values in trace.window.once(spent_by, label) if other in near
         ]
         found[column] = [called(node) for _, _, node in sorted(rows, key=lambda row: row[:2])]
     return found

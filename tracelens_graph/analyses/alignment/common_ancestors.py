@@ -270,11 +270,7 @@ class TraceLensDiff:
         }
 
     def cpu_op_map_of(self, source: str) -> dict[str, list[str]]:
-        """Op -> its kernels in one of the traces, by name.
-
-        Args:
-            source: `trace1` or `trace2`.
-        """
+        """Op -> its kernels in one of the traces, by name."""
         whole = self.cpu_op_map
         return {op: whole[op][source]["kernels"] for op in sorted(whole) if source in whole[op]}
 

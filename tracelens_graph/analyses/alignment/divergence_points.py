@@ -279,7 +279,6 @@ def with_whole_runs(
 
     Args:
         points: every leaf lies in one.
-        sides: the forests.
         leaves: for each leaf of either side its partner, -1 without one.
     """
     moved: tuple[dict[int, int], dict[int, int]] = ({}, {})

@@ -248,12 +248,7 @@ class Forest:
 
 
 def forest(w: Window, names: Vocabulary, arguments: Vocabulary) -> Forest:
-    """The pruned forest of a window.
-
-    Args:
-        names: numbers of names, shared with the other side.
-        arguments: numbers of argument sets, likewise.
-    """
+    """The pruned forest of a window."""
     core, c = w.core, w.core.columns
     captured = captured_launches(w)
     gpu = np.union1d(w.gpu_rows, [*captured]).astype(np.int64) if captured else w.gpu_rows

@@ -155,7 +155,6 @@ def _take_out(
         members: those whose points stand out in these layers.
         odd: the points of all that stand out in some.
         alike: which places run the same calls and kernels on both sides.
-        layers: the modules of the first side.
     """
     if len(members) < 2:
         return

@@ -218,8 +218,6 @@ def odd_points(points: Sequence[Point], change_ns: int, layers: Layers) -> Odd |
 
     Args:
         points: the points, which run equal kernels on both sides.
-        change_ns: change of all of them.
-        layers: the modules of the first side.
     """
     places = np.array([at for at, point in enumerate(points) if all(point.ns)], np.int64)
     ns = np.array([points[at].ns for at in places.tolist()], float).reshape(len(places), 2)

@@ -99,7 +99,6 @@ def run_of_leaves(forest: Forest, runs: list[list[int]]) -> Rows:
     """For each leaf of a side the number of the run of nodes that it is below, the outermost of several; -1 for none.
 
     Args:
-        forest: the side.
         runs: nodes of each, outer runs before those inside them.
     """
     found = np.full(forest.leaves, -1, np.int64)

@@ -233,12 +233,7 @@ def _signatures(core: Core, rows: Rows) -> Codes:
 
 
 def _positions(signature: Codes, step: Codes, is_here: Mask) -> tuple[Rows, Codes]:
-    """Which events are looked at, and the position of each: all that are compared, and those of like steps.
-
-    Args:
-        signature, step: of each event.
-        is_here: whether it is in the part compared.
-    """
+    """Which events are looked at, and the position of each: all that are compared, and those of like steps."""
     _, cell = distinct(signature * (int(step.max(initial=0)) + 1) + step)
     order = np.argsort(cell, kind="stable")
     begin = np.searchsorted(cell[order], np.arange(int(cell.max(initial=-1)) + 1))

@@ -124,20 +124,12 @@ def diff_tables(difference: Diff, with_noise: bool = True) -> dict[str, Table]:
 
 
 def noise_of(difference: Diff, why: Sequence[Why]) -> Noise:
-    """The intervals of a comparison.
-
-    Args:
-        why: the reasons of its places, which show where arguments differ.
-    """
+    """The intervals of a comparison."""
     return Noise(difference, np.array([one.reason in OTHER_CALLS for one in why], bool))
 
 
 def totals_table(difference: Diff, noise: Noise | None = None) -> Table:
-    """How long both sides take in all; the times below `total_time` add up to it.
-
-    Args:
-        noise: its intervals; None for a table without.
-    """
+    """How long both sides take in all; the times below `total_time` add up to it."""
     windows = difference.a, difference.b
     sides = [times_of(w.core, w.gpu_rows, all_iterations=w.all_iterations) for w in windows]
     meaning = TOTALS if not all(w.all_iterations for w in windows) else {**TOTALS, "total_time": _OF_ITERATIONS}
@@ -176,12 +168,7 @@ def percent(change: int, of: int) -> float | None:
 
 
 def places_table(difference: Diff, why: Sequence[Why] | None = None, noise: Noise | None = None) -> Table:
-    """Where two traces differ, the largest change first; changes add up to that of the GPU time.
-
-    Args:
-        why: the reasons of its places, where they are known.
-        noise: its intervals; None for a table without.
-    """
+    """Where two traces differ, the largest change first; changes add up to that of the GPU time."""
     places = difference.places
     if why is None:
         reasons = Reasons(difference)

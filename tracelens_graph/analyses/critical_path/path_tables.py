@@ -156,7 +156,6 @@ def segments(path: Path) -> Table:
     """One row per segment of the path, in the order of time; durations add up to its length."""
     known = segment_columns(path)
     known["start_us"] = ((path.start_ns - path.start_ns[:1]) / 1e3).tolist()
-    known["module"] = [module or None for module in path.nodes.module]
     return SEGMENTS.table({name: known[name] for name in SEGMENTS}, path.title, path.notes)
 
 
@@ -171,6 +170,7 @@ def segment_columns(path: Path) -> dict[str, list[Any]]:
         "trace": [traces[at] if at >= 0 else None for at in path.ordinal.tolist()],
         "name": [name or of for name, of in zip(nodes.name, classes, strict=True)],
         "op": [op or None for op in nodes.op],
+        "module": [module or None for module in nodes.module],
         "start_ns": path.start_ns.tolist(),
         "dur_ns": (path.end_ns - path.start_ns).tolist(),
         "from_rank": from_ranks(path),

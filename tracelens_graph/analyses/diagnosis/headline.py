@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 _NAMED = 3
 """Ops that the headline of a trace without GPU events names."""
 
-"""Calls that launch kernels or graphs."""
 _CAPTURE = re.compile(r"^(?:cuda|hip|cu)(?:StreamBeginCapture|StreamEndCapture|GraphInstantiate)")
 
 

@@ -312,11 +312,7 @@ def leading_operation(w: Window) -> bool:
 
 
 def operations(w: Window, arch: Architecture | None) -> Iterator[Finding]:
-    """A finding for each operation with much of the GPU time, the most first.
-
-    Args:
-        arch: the device; None for the one that the trace describes.
-    """
+    """A finding for each operation with much of the GPU time, the most first."""
     found = list(judged_ops(w, arch).expensive(limits.WORTH_REPORTING_PERCENT))
     yield from map(_operation, found[: limits.OPERATIONS])
 

@@ -260,8 +260,6 @@ def product_arguments(core: Core, rows: Rows, places: Sequence[Place], batch: in
     comes after a gate half of the gate's columns. The depth of what leads out of attention shows nowhere.
 
     Args:
-        rows: kernels of a pass.
-        places: of each.
         batch: rows of the products; None where that is not known.
     """
     if not batch:

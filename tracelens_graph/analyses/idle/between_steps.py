@@ -55,12 +55,7 @@ def _engine(core: Core) -> str:
 
 
 def are_between_steps(core: Core, row: Rows, ended: Rows) -> Mask:
-    """Which gaps lie between the iterations of a server: the GPU work around them is of two of these, or of none.
-
-    Args:
-        row: the GPU event that ends each gap.
-        ended: the GPU event where it begins.
-    """
+    """Which gaps lie between the iterations of a server: the GPU work around them is of two of these, or of none."""
     if not (is_of_server(core) or engine_of(core)) or not len(found := iterations_of(core)):
         return np.zeros(len(row), bool)
     of = found.of

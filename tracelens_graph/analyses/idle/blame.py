@@ -215,7 +215,6 @@ def line_below(w: Window, spent: Spent, found: Blamed) -> tuple[int, int]:
     """The user's line, below the calls of a function, with most of some time outside of what other lines call.
 
     Args:
-        spent: the time.
         found: the function; its own line is no answer.
 
     Returns:

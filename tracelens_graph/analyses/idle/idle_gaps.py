@@ -129,10 +129,6 @@ def host_parts(
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """What the launching thread did most in gaps: nothing where the work had been queued before.
 
-    Args:
-        row: the GPU events that end the gaps.
-        start, end: the gaps, ns.
-
     Returns:
         For each key of `HOST_PARTS` the row of the call with the longest part in each gap, -1 for none, and that part,
         ns; of equals the innermost.

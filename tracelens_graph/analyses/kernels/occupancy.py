@@ -17,6 +17,7 @@ from tracelens_graph.analyses.shared.gpu_work import GPU_TIME, fitting_names, pe
 from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by
 from tracelens_graph.analyses.timeline.step_breakdown import step_bounds
 from tracelens_graph.errors import TraceLensGraphError
+from tracelens_graph.graph.arrays import quotients
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import length_before, merge, sum_by_group
 from tracelens_graph.graph.thread_blocks import device_properties, multiprocessors, thread_blocks
@@ -114,7 +115,7 @@ class _Shapes:
         weight = core.columns.dur_ns[self.rows[known]]
         total = np.bincount(group[known], weights=values[known] * weight, minlength=groups)
         whole = np.bincount(group[known], weights=weight, minlength=groups)
-        return np.divide(total, whole, out=np.full(groups, np.nan), where=whole > 0)
+        return quotients(total, whole)
 
 
 def kernel_occupancy(g: Core | Window) -> Table:

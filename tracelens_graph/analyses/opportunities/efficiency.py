@@ -130,16 +130,7 @@ def _with_precision(
     rule: str, ops: Sequence[JudgedOp], precision: str, bytes_left: float, what: str, assumption: str,
     advice: tuple[str, ...],
 ) -> Iterator[Opportunity]:  # fmt: skip
-    """What products would win in another precision, together.
-
-    Args:
-        rule: its name.
-        ops: the products.
-        precision: the other one.
-        bytes_left: share of the bytes that they move in it.
-        what: in which they are now.
-        assumption, advice: of the opportunity.
-    """
+    """What products would win in another precision, together."""
     won = {one.uid: ns for one in ops if (ns := _won_ns(one, precision, bytes_left)) > 0}
     touched = [one for one in ops if one.uid in won]
     ns = sum(round(one.us * 1e3) for one in touched)

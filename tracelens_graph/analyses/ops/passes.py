@@ -6,7 +6,7 @@ import numpy as np
 
 from tracelens_graph.analyses.shared.grouping import Groups, group_by
 from tracelens_graph.errors import TraceLensGraphError
-from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.arrays import distinct, quotients
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
@@ -78,7 +78,7 @@ def forward_backward(g: Core | Window) -> Table:
             for i, part in enumerate(("forward", "recomputed", "backward"))
             for name, values in ((f"{part}_calls", calls[:, i]), (f"{part}_us", sums[:, i] / 1e3))
         },
-        "ratio": np.divide(sums[:, 2], sums[:, 0], out=np.full(len(codes), np.nan), where=sums[:, 0] > 0),
+        "ratio": quotients(sums[:, 2], sums[:, 0]),
         "percent": 100 * sums.sum(axis=1) / max(total, 1),
         "uid": Groups(group, c.uid[stands_for[op]] if len(op) else op, len(codes)).min.astype(np.int64),
     }

@@ -10,7 +10,7 @@ from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.analyses.shared.call_columns import SIGNATURE, argument_codes, argument_texts
 from tracelens_graph.analyses.shared.gpu_work import GPU_EVENTS, GPU_TIME, fitting_names, modules_of, names_of, percent
 from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, smallest, text_codes
-from tracelens_graph.graph.arrays import distinct, expanded
+from tracelens_graph.graph.arrays import distinct, expanded, quotients
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.traversals import nearest_above, outermost, rows_of_kind
@@ -98,7 +98,7 @@ def op_signatures(g: Core | Window, op: str | None = None) -> Table:
     )
     each = Groups(group, ns, len(first))
     time = each.sum
-    per_s = _mean(np.divide(1e9, ns, out=np.full(len(ns), np.nan), where=ns > 0), group, len(first))
+    per_s = _mean(quotients(1e9, ns), group, len(first))
     costs, reasons = [estimates[i][0] for i in first.tolist()], [estimates[i][1] for i in first.tolist()]
     flops, moved = (np.array([_figures(cost)[i] for cost in costs], float) for i in (0, 1))
     arch = detect(core.info.metadata.get("deviceProperties"))
@@ -117,7 +117,7 @@ def op_signatures(g: Core | Window, op: str | None = None) -> Table:
         "percent": percent(time, int(time.sum())),
         "gflops": flops / 1e9,
         "moved_mb": moved / 2**20,
-        "flops_per_byte": np.divide(flops, moved, out=np.full(len(first), np.nan), where=moved > 0),
+        "flops_per_byte": quotients(flops, moved),
         "compute_spec": [(cost.compute_spec or None) if cost else None for cost in costs],
         "tflops_per_s": flops / 1e12 * per_s,
         "tb_per_s": moved / 1e12 * per_s,
@@ -249,7 +249,7 @@ def _mean(values: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
     there = ~np.isnan(values)
     total = np.bincount(group[there], weights=values[there], minlength=groups)
     count = np.bincount(group[there], minlength=groups)
-    return np.divide(total, count, out=np.full(groups, np.nan), where=count > 0)
+    return quotients(total, count)
 
 
 def _name(core: Core, rows: np.ndarray) -> np.ndarray:

@@ -75,9 +75,6 @@ def kernel_counters(g: Core | Window) -> Table:
     n-th launch, by any call that launches kernels; else ops are not known. (Holistic Trace Analysis knows
     `cudaLaunchKernel` alone, and gives nothing where numbers differ.)
 
-    Args:
-        g: the graph, or a window of it, whose launches count.
-
     Raises:
         ChangedTraceError: the file is no longer the one that was loaded.
     """

@@ -348,11 +348,7 @@ _WAVE = 64
 
 
 def judged_ops(w: Window, arch: Architecture | None) -> JudgedOps:
-    """The operations of a window; computed once per device.
-
-    Args:
-        arch: the device; None for the one that the trace describes.
-    """
+    """The operations of a window; computed once per device."""
     return _once(w, JudgedOps, device_of(w, arch)[0])
 
 

@@ -14,6 +14,7 @@ from tracelens_graph.analyses.ops.launchers import OpCalls
 from tracelens_graph.analyses.shared.call_columns import statistic
 from tracelens_graph.analyses.shared.grouping import Cells, Groups
 from tracelens_graph.errors import ExtensionError
+from tracelens_graph.graph.arrays import quotients
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.model import TimeModel, Work
 from tracelens_graph.tables.column import FIVE, Column
@@ -62,13 +63,9 @@ class CostedCalls:
     def rates(self) -> Mapping[str, np.ndarray]:
         """Per call the achieved rates, in 10^12 bytes and 10^12 operations per second of busy time; NaN if unknown."""
         seconds = self.calls.direct_ns / 1e9
-        known = seconds > 0
         flops = self.per_call(cost.flops for cost in self.costs)
         moved = self.per_call(cost.bytes for cost in self.costs)
-        return {
-            name: np.divide(work / 1e12, seconds, out=np.full(len(seconds), np.nan), where=known)
-            for name, work in (("TB/s", moved), ("TFLOPS/s", flops))
-        }
+        return {name: quotients(work / 1e12, seconds) for name, work in zip(RATES, (moved, flops), strict=True)}
 
     @cached_property
     def roof_us(self) -> np.ndarray:
@@ -80,7 +77,7 @@ class CostedCalls:
         """Per call the time at the roof as share of the busy time, in percent; NaN if unknown."""
         least = self.roof_us * 1e3
         busy = self.calls.direct_ns
-        return np.divide(100 * least, busy, out=np.full(len(busy), np.nan), where=busy > 0)
+        return quotients(100 * least, busy)
 
     def of_first(self, first: np.ndarray) -> list[Cost | None]:
         """The estimates of some calls."""
@@ -124,7 +121,7 @@ def time_columns(
     for model in models:
         times = _predicted(found, model, backward)
         columns[f"{model.label} Time (µs)_first"] = [None if np.isnan(us) else us for us in times[first].tolist()]
-        share = np.divide(1e5 * times, busy, out=np.full(len(busy), np.nan), where=busy > 0)
+        share = quotients(1e5 * times, busy)
         columns |= stats(f"Pct {model.label}", Groups(group, share, len(first)))
     return columns
 

@@ -18,6 +18,7 @@ from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
 from tracelens_graph.analyses.shared.grouping import Cells, cell_order, group_by
 from tracelens_graph.analyses.timeline.timeline import lost_notes, unlinked_notes
+from tracelens_graph.graph.arrays import quotients
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length
 from tracelens_graph.graph.traversals import launcher
@@ -281,7 +282,7 @@ def roofed(w: Window, arch: Architecture) -> Roofed:
     call, first = group_by(work.op, work.code)
     of_call = sum_by_group(call, took, len(first))
     roof = np.append(least, np.nan)[np.where(np.isin(part[first], _ROOFED), work.code[first], -1)]
-    share = np.divide(roof, of_call, out=np.full(len(first), np.nan), where=of_call > 0)
+    share = quotients(roof, of_call)
     return Roofed(work.gpu, part, share[call] * took)
 
 

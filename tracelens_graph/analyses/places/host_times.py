@@ -102,11 +102,7 @@ class HostCalls:
 
 
 def calls_among(core: Core, wanted: Mask) -> HostCalls:
-    """Some of the calls of a graph, nested by time.
-
-    Args:
-        wanted: for each row whether it is one of them.
-    """
+    """Some of the calls of a graph, nested by time."""
     c = core.columns
     rows = np.flatnonzero(wanted & ~is_captured(c))
     # What is outside in the call forest is outside here, too; annotations are around calls of the same time.

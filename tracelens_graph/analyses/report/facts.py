@@ -19,7 +19,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.info import version_text
 from tracelens_graph.graph.window import Window, narrow, window_of
 from tracelens_graph.registry import HOMES
-from tracelens_graph.schema.facts import SOURCES, VERSIONS, Fact, Fold, Source
+from tracelens_graph.schema.facts import KERNELS, SOURCES, VERSIONS, Fact, Fold, Source
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.arrays import Rows
 
@@ -82,8 +82,8 @@ def add_facts(context: Context, g: Core | Window, arch: Architecture | None = No
     """Add to the context of a graph the facts that people ask about many traces.
 
     Totals, times of steps and idle time by cause stand on its Trace, on its Devices, and on a StepTime for each step.
-    SPENT leads from the Trace to what it spent GPU time on, SHOWS to the findings of its verdict, RUNS from signatures
-    and places of modules to the kernels that ran there.
+    SPENT leads from the Trace to what it spent GPU time on, with the kernels that ran for signatures and places of
+    modules, SHOWS to the findings of its verdict.
 
     Args:
         context: what `build_context` and `add_knowledge` made.
@@ -96,6 +96,7 @@ def add_facts(context: Context, g: Core | Window, arch: Architecture | None = No
     of_trace = context.nodes[keys[trace]]
     devices = {node["device"]: node for node in context.nodes.values() if node["kind"] == "Device"}
     of_trace |= setup_of(w.core) | facts_of_trace(w)
+    ran = _kernels_of(context, w)
     for source in SOURCES:
         if source.of == "Device":
             for device, values in _of_devices(w, source, list(devices)):
@@ -106,7 +107,8 @@ def add_facts(context: Context, g: Core | Window, arch: Architecture | None = No
                 context.nodes[f"step:{uid}"] |= values
         elif source.of != "Trace":
             for key, node, spent in w.once(spent_by, source.of):
-                context.join("SPENT", trace, context.add(key, source.of, **node), **spent)
+                kernels = {KERNELS.name: ran[key]} if key in ran else {}
+                context.join("SPENT", trace, context.add(key, source.of, **node), **spent, **kernels)
     for place, one in enumerate(verdict(w, arch)):
         number = context.add(f"finding:{one.id}", "Finding", name=one.id, topic=one.topic)
         shown = {name: one.evidence[name] for name in ("kind", "percent", "percent_of") if name in one.evidence}
@@ -114,10 +116,6 @@ def add_facts(context: Context, g: Core | Window, arch: Architecture | None = No
             "SHOWS", trace, number, place=place, text=one.text, severity=one.severity,
             evidence=json.dumps(dict(one.evidence)), **shown,
         )  # fmt: skip
-    numbers = {key: number for number, key in enumerate(context.nodes)}
-    for key, kernel in _kernels_of(context, w):
-        if key in numbers:
-            context.join("RUNS", numbers[key], numbers[kernel])
 
 
 def facts_of_trace(w: Window) -> Values:
@@ -199,27 +197,31 @@ def place_key(path: str) -> str:
     return content_key("place", path)
 
 
-def kernels_of(w: Window) -> list[tuple[str, str]]:
-    """Keys of signatures and of places of modules, each with that of a kernel name that ran for it; each pair once."""
+def kernels_of(w: Window) -> dict[str, list[str]]:
+    """Keys of signatures and of places of modules with those of the kernel names that ran for them."""
     context = build_context(w.core)
     add_modules(context, w.core)
     return _kernels_of(context, w)
 
 
-def _kernels_of(context: Context, w: Window) -> list[tuple[str, str]]:
+def _kernels_of(context: Context, w: Window) -> dict[str, list[str]]:
     gpu, keys = w.core.gpu_rows, list(context.nodes)
     rows, named = context.from_events["NAMED"]
     kernel = named[np.searchsorted(rows, gpu)] if len(gpu) else gpu
     owner = unified(w).owner
     rows, signatures = context.from_events["HAS_SIGNATURE"]
     given = owner >= 0
-    pairs = distinct_pairs(signatures[np.searchsorted(rows, owner[given])], kernel[given])
-    found = [(keys[source], keys[target]) for source, target in zip(*(side.tolist() for side in pairs), strict=True)]
     paths = _paths_of(context, gpu)
-    pairs = distinct_pairs(paths[paths >= 0], kernel[paths >= 0])
-    for source, target in zip(*(side.tolist() for side in pairs), strict=True):
-        found.append((place_key(context.nodes[keys[source]].get("path", "")), keys[target]))
-    return found
+    found: dict[str, set[str]] = {}
+    for sources, kernels in (
+        (signatures[np.searchsorted(rows, owner[given])], kernel[given]),
+        (paths[paths >= 0], kernel[paths >= 0]),
+    ):
+        for source, target in zip(*(side.tolist() for side in distinct_pairs(sources, kernels)), strict=True):
+            node = context.nodes[keys[source]]
+            key = place_key(node.get("path", "")) if node["kind"] == "ModulePath" else keys[source]
+            found.setdefault(key, set()).add(keys[target])
+    return {key: sorted(kernels) for key, kernels in found.items()}
 
 
 def _paths_of(context: Context, gpu: Rows) -> np.ndarray:

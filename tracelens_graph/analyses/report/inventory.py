@@ -422,6 +422,7 @@ _OF_SNAPSHOT = (
 
 _BY_RECORDING = {
     "profiler": OPTIONS, "xla": _OF_XLA, "nsys": _OF_NSYS, "rocprof": _OF_ROCPROF, "snapshot": _OF_SNAPSHOT,
+    "generic": (),
 }  # fmt: skip
 
 
@@ -447,7 +448,8 @@ def _options_of_execution(g: Core) -> tuple[Option, ...]:
 
 
 def _recording(g: Core) -> Table:
-    options = _BY_RECORDING.get(g.framework.recording) or _options_of_execution(g)
+    recording = g.framework.recording
+    options = _BY_RECORDING[recording] if recording in _BY_RECORDING else _options_of_execution(g)
     rows = []
     for option in options:
         lack = option.missing(g) if option.applies(g) else None

@@ -249,7 +249,6 @@ def steady_state(g: Core | Window, num_steps: int = WINDOW) -> Table:
     lay outside. Without one, it is the middle of the trace.
 
     Args:
-        g: the graph, or a window of it, whose iterations are listed.
         num_steps: greatest length of a stretch that stands for it.
     """
     w = window_of(g)

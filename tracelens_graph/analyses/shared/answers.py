@@ -19,12 +19,7 @@ DIGITS = 12
 
 
 def with_lists(table: Table, declared: Mapping[str, Column]) -> Table:
-    """The table with lists where its declaration says lists; they may stand as JSON.
-
-    Args:
-        table: an answer.
-        declared: column name -> what the table of this name says of it.
-    """
+    """The table with lists where its declaration says lists; they may stand as JSON."""
     columns = {
         name: _listed(values) if name in declared and declared[name].cells == "list" else values
         for name, values in table.columns.items()

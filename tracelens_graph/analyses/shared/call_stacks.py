@@ -91,10 +91,6 @@ def call_stacks(core: Core, rows: Sequence[np.ndarray], python_frames: bool = Tr
 
     Frames of Python files, modules without the number of the instance, and ops; then, where the ways part, one list
     for each different way, in the order of the events. Of a way with more than DEEPEST frames the inner ones.
-
-    Args:
-        rows: rows of the GPU events of each group.
-        python_frames: whether frames and modules of Python are in them.
     """
     above = whole_window(core).once(_frames_above if python_frames else _ops_above)
     return [_call_stack(core, events.tolist(), above) for events in rows]

@@ -12,7 +12,7 @@ from tracelens_graph.analyses.shared.grouping import Cells, cell_order, group_by
 from tracelens_graph.analyses.shared.op_names import OpNames
 from tracelens_graph.analyses.shared.unnamed_communication import unnamed_communication
 from tracelens_graph.extensions.extension import extension_of
-from tracelens_graph.graph.arrays import distinct, fitting
+from tracelens_graph.graph.arrays import distinct, fitting, quotients
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.collective_kinds import counts_in_tracelens
 from tracelens_graph.graph.collectives import kernels_of_collectives
@@ -219,7 +219,7 @@ def _without_pseudo_ops(core: Core, kept: frozenset[str]) -> Core:
 def percent(part_ns: np.ndarray, whole_ns: int | np.ndarray) -> np.ndarray:
     """Shares in percent; NaN where the whole is zero."""
     whole = np.broadcast_to(np.asarray(whole_ns, float), np.shape(part_ns))
-    return np.divide(100.0 * part_ns, whole, out=np.full(np.shape(part_ns), np.nan), where=whole > 0)
+    return quotients(100.0 * part_ns, whole)
 
 
 def names_of(core: Core, rows: np.ndarray) -> list[str | None]:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.arrays import distinct, quotients
 
 Cells = np.ndarray | list[Any]
 
@@ -161,7 +161,7 @@ class Groups:
         return self._divided(sums, self.count)
 
     def _divided(self, sums: np.ndarray, by: np.ndarray) -> np.ndarray:
-        return np.divide(sums, by, out=np.full(self.groups, np.nan), where=by > 0)
+        return quotients(sums, by)
 
     def _pick(self, places: np.ndarray) -> np.ndarray:
         found = np.full(self.groups, np.nan)

@@ -166,11 +166,6 @@ def may_communicate(core: Core, rows: Rows, family: Codes, families: int) -> Mas
     PyTorch's own ops compute, and so do kernels with more blocks than the device has multiprocessors: what waits for
     other ranks has to be on the device as a whole. Names that stand for an exchange go before blocks. A single rank
     has nobody to communicate with.
-
-    Args:
-        rows: rows of kernels without a known category.
-        family: family of each.
-        families: number of families.
     """
     if core.info.world_size == 1:
         return np.zeros(families, bool)
@@ -196,11 +191,6 @@ def _most_blocks(core: Core, rows: Rows, family: Codes, wanted: Codes) -> Codes:
     """Number of blocks of the kernels of some families, as far as the longest of each show; 0 where not recorded.
 
     Sizes of grids stay in the file, so that few kernels are looked at.
-
-    Args:
-        rows: rows of kernels.
-        family: family of each.
-        wanted: the families that are asked about, ascending.
     """
     position = np.flatnonzero(np.isin(family, wanted))
     position = position[np.lexsort((-core.columns.dur_ns[rows[position]], family[position]))]

@@ -14,7 +14,7 @@ import numpy as np
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.shared.grouping import Cells, Groups
 from tracelens_graph.analyses.timeline.timeline import times_by_group, unlinked_notes
-from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.arrays import distinct, quotients
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import length_before, merge, sum_by_group
 from tracelens_graph.graph.membership import process_of_thread
@@ -111,7 +111,7 @@ def step_summary(g: Core | Window, top_ops: int = 3) -> Table:
     times = {name: ns / 1e6 for name, ns in times_by_group(core, gpu, group, groups).items()}
     process = process_of_thread(core.threads)[c.thread[steps]]
     device, busy = on_device(core, gpu, group, process)
-    share = np.divide(100 * busy, device, out=np.full(groups, np.nan), where=device > 0)
+    share = quotients(100 * busy, device)
     columns: dict[str, Cells] = {
         "name": [*names, OUTSIDE],
         "step": [*map(step_number, names), None],

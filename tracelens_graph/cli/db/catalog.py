@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -115,15 +116,15 @@ def _listed(traces: Sequence[Mapping[str, Any]], strange: int) -> Table:
     about = {
         "trace": Column("what commands call it: run/name, or name, or the beginning of its id", drop_priority=-1),
         "run": Column("name of the run"),
-        "rank": Column("rank in its job", drop_priority=1),
+        "rank": Column("rank in its job", drop_priority=2),
         "name": Column("name of the trace, unique in its run"),
-        "state": Column("complete; or loading or dropping, which is to be gone on with", drop_priority=1),
+        "state": Column("complete; or loading or dropping, which is to be gone on with", drop_priority=-1),
         "events": Column("event nodes"),
         "edges": Column("edges", drop_priority=3),
-        "pushed": Column("when it was completed, UTC", drop_priority=-1),
+        "pushed": Column("when it was first completed, UTC", drop_priority=1),
         "labels": Column("key=value, as given", drop_priority=0),
         "lean": Column("what was taken, where some events were left out", drop_priority=2),
-        "device": Column("device it was recorded on", drop_priority=2),
+        "device": Column("device it was recorded on", drop_priority=3),
         "damage": Column("what was repaired in the file and what was lost", drop_priority=2),
         "id": Column("hash of the file's decompressed bytes"),
     }
@@ -133,7 +134,7 @@ def _listed(traces: Sequence[Mapping[str, Any]], strange: int) -> Table:
             trace.get("edges"), _time(trace.get("pushed_ns")), ", ".join(texts_of(trace)), _lean(trace),
             trace.get("architecture"), trace.get("damage"), trace["id"],
         )
-        for trace in traces
+        for trace in sorted(traces, key=lambda one: _in_numbers(one["run"]))
     ]  # fmt: skip
     columns = (
         dict(zip(about, map(list, zip(*rows, strict=True)), strict=True)) if rows else {name: [] for name in about}
@@ -145,6 +146,11 @@ def _listed(traces: Sequence[Mapping[str, Any]], strange: int) -> Table:
         nodes = "1 node is" if strange == 1 else f"{strange:,} nodes are"
         notes.append(f"{nodes} labelled Trace and left out: what every trace has is missing there, or of another type")
     return Table("traces", columns, about, "Traces in the database", notes)
+
+
+def _in_numbers(name: str) -> list[tuple[int, str]]:
+    """What names are ordered by, so that night-2 comes before night-10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split("([0-9]+)", name)]
 
 
 def _on_screen(table: Table) -> Table:

@@ -171,7 +171,7 @@ def push(
 
     Example: tracelens-graph db push traces/ --run llama-70b --only gpu,Op --min-gpu-time 5us
 
-    Example: tracelens-graph db push nightly/ --run 2026-11-29 --label commit=3f2a9c --facts
+    Example: tracelens-graph db push nightly/ --run 2026-11-29 --label build=417 --facts
     """
     from tracelens_graph.db.database import Database as Graphs
 
@@ -200,15 +200,20 @@ def _goes_on() -> Iterator[None]:
 
 def _push(graphs: Graphs, image: TraceImage, replace: bool) -> None:
     """Push a trace, and say what was done."""
+    from tracelens_graph.db.labels import texts_of
     from tracelens_graph.tables.terminal import progress_on_terminal
     from tracelens_graph.utils.texts import printable, shorten
 
+    there = next((trace for trace in graphs.traces() if trace["id"] == image.properties["id"]), None)
     start = time.monotonic()
     called = shorten(printable(image.properties["name"]), 40)
     with progress_on_terminal(f"pushing {called}", unit="rows") as progress:
         outcome = graphs.push_image(image, replace=replace, progress=progress)
     seconds = 0 if outcome == "unchanged" else time.monotonic() - start
-    typer.echo(printable(f"{outcome} {counts(image, seconds)}"))
+    was = ""
+    if outcome == "replaced" and there and there["path"] != image.properties["path"]:
+        was = f"; it was {there['path']}" + "".join(f", {label}" for label in texts_of(there))
+    typer.echo(printable(f"{outcome} {counts(image, seconds)}{was}"))
 
 
 def upgrade(traces: Traces) -> None:

@@ -22,6 +22,7 @@ from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, te
 from tracelens_graph.compat.cells import thread_columns
 from tracelens_graph.compat.jax.kernels import STATISTICS, Instruction, Kernels, arrays, details
 from tracelens_graph.compat.jax.rules import JAX_KEYS
+from tracelens_graph.graph.arrays import quotients
 from tracelens_graph.graph.window import Window
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.hlo import instruction
@@ -182,9 +183,7 @@ def _sheet(name: str, kernels: Kernels, places: Rows, models: list[Cost | None],
     columns |= work_columns([_part(*one) for one in zip(costs, flops[first], moved[first], strict=True)], "_first")
     us = chosen.dur_ns / 1e3
     for rate, done in zip(RATES, (moved, flops), strict=True):
-        columns |= stats(
-            rate, Groups(group, np.divide(done / 1e6, us, out=np.full(len(us), np.nan), where=us > 0), count)
-        )
+        columns |= stats(rate, Groups(group, quotients(done / 1e6, us), count))
     threads = thread_columns(chosen.core, chosen.rows[first])
     columns |= {f"{column}_first": cells for column, cells in threads.items()}
     time = Groups(group, chosen.dur_ns, count)

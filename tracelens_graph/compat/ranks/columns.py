@@ -21,7 +21,7 @@ from tracelens_graph.analyses.timeline.collectives import KEYS
 from tracelens_graph.compat.ranks.instances import Instances, collective_id, spans_of_groups
 from tracelens_graph.compat.ranks.kernels import Arguments, RankKernels
 from tracelens_graph.compat.ranks.schemas import OF_RANK
-from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.arrays import distinct, quotients
 from tracelens_graph.graph.info import MOST_RANKS
 from tracelens_graph.utils.arrays import Codes, Ns
 
@@ -117,7 +117,7 @@ def implicit_sync_columns(found: Instances, nodes: Nodes) -> dict[str, Cells]:
     wait, latency = waits(found), found.shortest_ns
     ranks = np.array(kernels.ranks, np.int64)
     full = np.array([full_megabytes(one) for one in arguments], float)
-    bandwidth = np.divide(full * GIB_PER_S, latency, out=np.full(len(found), np.nan), where=latency > 0)
+    bandwidth = quotients(full * GIB_PER_S, latency)
     sizes = np.array([one.group_size or np.nan for one in arguments], float)
     columns: dict[str, Cells] = {
         "collective_id": found.ids,
@@ -252,9 +252,7 @@ def all2allv_columns(found: Instances, nodes: Nodes) -> dict[str, Cells]:
         "throughput (GB/s)": _rate(total, wall),
         "max_rank_throughput (GB/s)": found.reduced(np.maximum, of_rank),
         "min_rank_throughput (GB/s)": found.reduced(np.minimum, of_rank),
-        "size_imbalance": np.divide(
-            found.reduced(np.maximum, sent) * found.count, total, out=np.full(len(found), np.nan), where=total > 0
-        ),
+        "size_imbalance": quotients(found.reduced(np.maximum, sent) * found.count, total),
         "skew in start time": found.reduced(np.maximum, late) / 1e3,
         "skew in end time": found.reduced(np.maximum, early) / 1e3,
     }
@@ -281,7 +279,7 @@ def _or_nan(count: int | None) -> float:
 
 def _rate(megabytes: np.ndarray, ns: Ns) -> np.ndarray:
     """GiB/s; NaN where no time has passed."""
-    return np.divide(megabytes * GIB_PER_S, ns, out=np.full(len(ns), np.nan), where=ns > 0)
+    return quotients(megabytes * GIB_PER_S, ns)
 
 
 def summary_all2allv_columns(each: Mapping[str, Cells], statistics: Sequence[str]) -> dict[str, Cells]:

@@ -62,11 +62,7 @@ class Instances(PartsByCollective):
         return found
 
     def only(self, kept: Mask) -> Instances:
-        """Some of them.
-
-        Args:
-            kept: for each whether it is one of them.
-        """
+        """Some of them."""
         return Instances(self.kernels, np.where(self.number >= 0, self.per_part(_counted(kept)), -1))
 
     @cached_property

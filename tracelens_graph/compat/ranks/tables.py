@@ -96,10 +96,6 @@ class RankTables:
     def table(self, name: str, statistics: Sequence[str] = DEFAULT_STATISTICS) -> Table:
         """One of the tables.
 
-        Args:
-            name: which, of those that `compat.ranks.schemas` declares.
-            statistics: those that a summary has, of `STATISTICS`.
-
         Raises:
             AnalysisError: there is no such statistic, or members of a collective disagree.
         """

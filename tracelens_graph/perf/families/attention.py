@@ -128,9 +128,6 @@ def attention(
         dropout: probability; its random numbers and products are not counted.
         dtype: type of all tensors. The output of 8-bit attention is taken as 16 bits.
         backward: the backward pass in place of the forward one.
-
-    Raises:
-        CannotModel: the type is not known.
     """
     heads = Heads(heads_q, heads_kv or heads_q, dim_qk, dim_qk if dim_v is None else dim_v)
     q = Tensor((batch, heads.q, n_q, dim_qk), dtype)
@@ -169,9 +166,6 @@ def packed_lengths(
 
     Returns:
         (number of sequences, queries, keys) of each length.
-
-    Raises:
-        CannotModel: the numbers contradict one another.
     """
     if sequences < 1 or not (0 <= total_q <= sequences * longest_q and 0 <= total_kv <= sequences * longest_kv):
         raise CannotModel("number, longest and total of the packed sequences contradict one another")
@@ -243,11 +237,7 @@ class Attention:
     strides: bool = False
 
     def sizes(self, tensor: Tensor, packed: bool) -> tuple[int, int, int, int]:
-        """Batch, length, heads and width of a tensor.
-
-        Raises:
-            CannotModel: it has other axes.
-        """
+        """Batch, length, heads and width of a tensor."""
         layout = "NHD" if packed else self.layout
         if len(tensor.shape) != len(layout):
             raise CannotModel(f"query, key or value has {len(tensor.shape)} dimensions, {len(layout)} are expected")
@@ -255,11 +245,7 @@ class Attention:
         return prod(axes.get(axis, 1) for axis in "BS"), axes["N"], axes["H"], axes["D"]
 
     def mask(self, args: Arguments) -> tuple[Mask, float]:
-        """Mask and dropout.
-
-        Raises:
-            CannotModel: whether it is causal is not recorded.
-        """
+        """Mask and dropout."""
         if not self.causal:
             return Mask(), 0.0
         known = (at for at in self.causal if args.text(at).strip().lower() in ("true", "false"))
@@ -275,11 +261,7 @@ class Attention:
         return Mask(args.boolean(flag) is True, left, right, self.alignment), dropout or 0.0
 
     def __call__(self, args: Arguments, context: CallContext) -> Cost:
-        """The cost of a call.
-
-        Raises:
-            CannotModel: its arguments are not recorded or do not fit together, or its sequences' lengths are unknown.
-        """
+        """The cost of a call."""
         if any(args.optional(at) for at in self.cache):
             raise CannotModel("keys are in a cache, and how many of them are used is not recorded")
         q, k, v = (args.tensor(self.query + i) for i in range(3))

@@ -30,9 +30,6 @@ def all_reduce_rms_norm(sent: Tensor, weight: Tensor) -> Cost:
     """All-reduce, addition of a residual and RMS norm in one kernel.
 
     FLOPs = E + those of the norm; bytes = input, residual, new residual, result + weight.
-
-    Raises:
-        CannotModel: channels do not divide the input.
     """
     cost = rms_norm(Norm(sent, weight.elements, weight), adds=True)
     params = {**collective(sent).params, "num_channels": weight.elements}

@@ -43,11 +43,7 @@ class Geometry:
     groups: int = 1
 
     def per_dimension(self, values: Sequence[int], default: int) -> tuple[int, ...]:
-        """A setting, spread over the dimensions.
-
-        Raises:
-            CannotModel: it has another number of values, or impossible ones.
-        """
+        """A setting, spread over the dimensions."""
         dimensions = len(self.x) - 2
         spread = tuple(values) if len(values) > 1 else (tuple(values) or (default,)) * dimensions
         if len(spread) != dimensions or any(value < default for value in spread):
@@ -56,11 +52,7 @@ class Geometry:
 
     @property
     def out(self) -> tuple[int, ...]:
-        """Shape of the result.
-
-        Raises:
-            CannotModel: shapes and settings do not fit together.
-        """
+        """Shape of the result."""
         if not 3 <= len(self.x) <= 5 or len(self.w) != len(self.x) or self.groups < 1:
             raise CannotModel(f"no convolution of tensors of {len(self.x)} and {len(self.w)} dimensions is known")
         if self.x[1] != (self.w[0] if self.transposed else self.w[1] * self.groups):
@@ -120,9 +112,6 @@ def convolution(
         bias: whether a bias is added.
         dtype, dtype_w: types of the input, which is that of the result too, and of the filters if it is another.
         stored: bytes of `x`, `w`, `out` and `bias` where they are known to differ from those of dense tensors.
-
-    Raises:
-        CannotModel: shapes and settings do not fit together.
     """
     out = geometry.out
     sizes = {**_dense(geometry, dtype, dtype_w or dtype), "bias": bytes_of(out[1], dtype) if bias else 0, **stored}
@@ -154,9 +143,6 @@ def convolution_backward(
         wanted: which gradients are computed: of input, filters and bias.
         dtype, dtype_w: types of the input, which is that of the result too, and of the filters if it is another.
         stored: bytes of `x`, `w` and `out` (the gradient of the result) as they are read, where known.
-
-    Raises:
-        CannotModel: shapes and settings do not fit together, or no gradient is wanted.
     """
     of_input, of_filters, of_bias = wanted
     if not any(wanted):

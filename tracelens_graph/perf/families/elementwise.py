@@ -57,9 +57,6 @@ def binary(
         result: what is written; of the broadcast shape and the promoted type if not given.
         dtype: type of the result where it does not follow from the operands, as of comparisons.
         in_place: whether the result takes the place of the first operand.
-
-    Raises:
-        CannotModel: the shapes do not broadcast.
     """
     shape = broadcast(first.shape, second.shape)
     written = result or (dense(first) if in_place else Tensor(shape, dtype or promoted(first, second)))
@@ -80,11 +77,7 @@ def _strides(operand: Tensor) -> Shape | None:
 
 
 def broadcast(*shapes: Shape) -> Shape:
-    """Shape of the result of an operation on tensors of these shapes, by the rules of numpy and PyTorch.
-
-    Raises:
-        CannotModel: they do not fit.
-    """
+    """Shape of the result of an operation on tensors of these shapes, by the rules of numpy and PyTorch."""
     result: list[int] = []
     for sizes in zip_longest(*map(reversed, shapes), fillvalue=1):
         others = {size for size in sizes if size != 1} or {1}
@@ -262,9 +255,6 @@ def sampled_by_noise(logits: Tensor, noise: Tensor) -> Cost:
     """The token of the largest logit after division by exponential noise, for each row.
 
     FLOPs = 2 · T · V: quotient and comparison; bytes = logits + noise + 4 · T.
-
-    Raises:
-        CannotModel: the logits have no dimension.
     """
     if not logits.shape:
         raise CannotModel("the logits have no dimension of tokens")

@@ -101,11 +101,7 @@ def rows_by_matrices_backward_call(arguments: Arguments, _: CallContext) -> Cost
 
 
 def _rows_by_matrices(arguments: Arguments) -> tuple[int, int, int, int]:
-    """Rows of all groups, columns, inner size and number of groups.
-
-    Raises:
-        CannotModel: the operands do not fit together, or the groups differ in more than their rows.
-    """
+    """Rows of all groups, columns, inner size and number of groups."""
     listed = _listed(arguments)
     if listed is not None:
         a, b = listed

@@ -27,11 +27,7 @@ _UNCOUNTED = ("custom-call(other)", "custom-call(triton)", "custom-call(norm for
 
 
 def instruction(args: Arguments, context: CallContext) -> Cost:
-    """Cost of an instruction: FLOPs with transcendental operations as one each, and least traffic.
-
-    Raises:
-        CannotModel: it is no instruction, it runs others, or it is a call of a library whose work is not known.
-    """
+    """Cost of an instruction: FLOPs with transcendental operations as one each, and least traffic."""
     facts = args.instruction
     if facts is None:
         raise CannotModel("the program of the instruction is not in the profile")

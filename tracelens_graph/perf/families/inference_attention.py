@@ -29,9 +29,6 @@ def read_batch(annotation: str) -> Batch:
     """The batch that annotations of an engine describe in full (`graph.batches.GRAMMARS`).
 
     An engine's short form (`step[DECODE bs=32]`) does not say how many keys there are.
-
-    Raises:
-        CannotModel: there is no such annotation, or its numbers contradict one another.
     """
     batch = batch_of(annotation)
     if batch is None or not batch.has_keys:
@@ -80,9 +77,6 @@ def batch_attention(
         latent: whether values are the first numbers of the keys (multi-head latent attention): both are read at once.
         dtype: type of queries, output and new keys and values.
         kv_dtype: type of the cache; as queries if not given.
-
-    Raises:
-        CannotModel: the batch has no tokens, or a type is not known.
     """
     context, generation = batch.context, batch.generation
     tokens = context.sq + generation.sq
@@ -122,9 +116,6 @@ def sparse_attention(
         queries: number of queries.
         slots: entries of the cache.
         heads: numbers and widths of heads; values are the first numbers of the keys.
-
-    Raises:
-        CannotModel: a type is not known.
     """
     query, cache = element_type(dtype), element_type(kv_dtype or dtype)
     rows = queries * heads.q * (heads.dim_qk + heads.dim_v) * query.bits // 8
@@ -146,9 +137,6 @@ def gated_delta_net(batch: Batch, heads_v: int, heads_k: int, dim_k: int, dim_v:
     FLOPs = 7 dim_k dim_v for each token and value head: decay 1, retrieval 2, update 2, output 2. Bytes = queries,
     keys, values, the two gates and the output of each token, and the state of each request: read and written in a
     generation step, written by a context request. The state is taken to be of the type of the queries.
-
-    Raises:
-        CannotModel: the batch has no tokens, or the type is not known.
     """
     tokens = batch.context.sq + batch.generation.sq
     if not tokens:

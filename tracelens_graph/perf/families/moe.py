@@ -60,11 +60,7 @@ class Experts:
     compute: str = ""
 
     def cost(self, flops: int, matrix: int, rows: int | None, **shown: object) -> Cost:
-        """A cost, given what does not depend on routing and the numbers in one expert's weights.
-
-        Raises:
-            CannotModel: there are no experts, or a token cannot choose as many.
-        """
+        """A cost, given what does not depend on routing and the numbers in one expert's weights."""
         if max(self.tokens, self.hidden, self.inter, self.experts) >= 2**63:
             raise CannotModel("the sizes are not those of tensors")
         if not 1 <= self.topk <= self.experts:
@@ -98,9 +94,6 @@ def fused_moe(layer: Experts) -> Cost:
     FLOPs = 2 M K N k (2 if gated) + 2 M K N k + M K (2k - 1) for M tokens of width K, k experts of width N each: both
     products, and the weighted sum of k results. Bytes = tokens read, results written, weights of the experts touched;
     what lies between the products stays on chip. Activation is left out, and scales where no name shows them.
-
-    Raises:
-        CannotModel: there are no experts, or a token cannot choose as many.
     """
     one = layer.tokens * layer.hidden * layer.inter * layer.topk
     first = 2 if layer.gated else 1
@@ -118,9 +111,6 @@ def moe_up(layer: Experts) -> Cost:
 
     FLOPs = 2 M K N k (2 if gated). Bytes = tokens read once, M k rows of width N written, weights of the experts
     touched.
-
-    Raises:
-        CannotModel: there are no experts, or a token cannot choose as many.
     """
     first = 2 if layer.gated else 1
     written = bytes_of(layer.tokens * layer.topk * layer.inter, layer.dtype_out or layer.dtype)
@@ -136,9 +126,6 @@ def moe_down(layer: Experts) -> Cost:
     """Cost of the second stage: what the first one wrote times the second weights, summed per token.
 
     FLOPs = 2 M N K k. Bytes = M k rows of width N read, tokens written, weights of the experts touched.
-
-    Raises:
-        CannotModel: there are no experts, or a token cannot choose as many.
     """
     read = bytes_of(layer.tokens * layer.topk * layer.inter, layer.dtype)
     return layer.cost(
@@ -382,9 +369,6 @@ def trtllm_call(arguments: Arguments, context: CallContext, *, stage: str) -> Co
     (N, if it has no gate), so that N is known up to the tile, as the kernel computes it. Along tokens each kernel has
     `getMaxNumCtasInBatchDim` blocks (TensorRT-LLM, trtllmGenKernels/blockScaleMoe): min(M k, E), and one for each
     further 16 of the M k rows. k is the only number that gives as many. Costs are those of `moe_up` and `moe_down`.
-
-    Raises:
-        CannotModel: a grid is not recorded, is of another kind of kernel, or fits several k.
     """
     tokens, logits = _routed(arguments)
     own = next((found for name in context.kernels if (found := _TRTLLM.search(name))), None)
@@ -434,9 +418,6 @@ def scored_experts(gating: Tensor, topk: int, *, flops: int = 6) -> Cost:
         gating: logits, (tokens, experts).
         topk: experts per token.
         flops: FLOPs per logit.
-
-    Raises:
-        CannotModel: the logits are no matrix.
     """
     if len(gating.shape) != 2:
         raise CannotModel("the logits are no matrix")

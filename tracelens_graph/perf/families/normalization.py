@@ -108,9 +108,6 @@ def rms_norm(norm: Norm, *, adds: bool = False, quantised: tuple[Tensor, ...] = 
         adds: whether a residual is added first, and the sum written.
         quantised: quantised result and its scales.
         padded_to: size of the last dimension of the result; that of the source if 0.
-
-    Raises:
-        CannotModel: channels do not divide the source.
     """
     source, elements, rows = norm.source, norm.source.elements, _rows(norm)
     flops = rows * (2 * norm.channels + 2) + elements * (2 if norm.weight else 1)

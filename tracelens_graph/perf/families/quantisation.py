@@ -54,9 +54,6 @@ def quantised_mxfp4_both_ways(source: Tensor) -> Cost:
     """Quantisation to fp4 by rows and by columns at once, for the products of a forward and a backward pass.
 
     FLOPs = E; bytes = source + 2 · E/2 + M · N/32 + N · M/32, rounded up.
-
-    Raises:
-        CannotModel: the source is no matrix.
     """
     if len(source.shape) != 2:
         raise CannotModel("the source is no matrix")

@@ -27,9 +27,6 @@ def reduction(
         kind: name of the reduction, for the tables.
         dtype: type of the result; that of the source if not given.
         scan: whether the result keeps the shape (cumulative sums).
-
-    Raises:
-        CannotModel: the source has no such dimension.
     """
     result = Tensor(source.shape if scan else remaining(source.shape, dims), dtype or source.dtype)
     return _reduced(source, [result], kind)
@@ -46,11 +43,7 @@ def _reduced(source: Tensor, results: list[Tensor], kind: str) -> Cost:
 
 
 def remaining(shape: tuple[int, ...], dims: tuple[int, ...] | None) -> tuple[int, ...]:
-    """Sizes that a reduction leaves.
-
-    Raises:
-        CannotModel: there is no such dimension.
-    """
+    """Sizes that a reduction leaves."""
     if not dims:
         return ()
     rank = max(len(shape), 1)
@@ -132,11 +125,7 @@ def _widened(dtype: str) -> str:
 
 
 def _dims(arguments: Arguments, index: int, single: bool) -> tuple[int, ...] | None:
-    """Dimensions of a reduction: a list, a number, or none, which means all of them.
-
-    Raises:
-        CannotModel: some are given but their values are not recorded.
-    """
+    """Dimensions of a reduction: a list, a number, or none, which means all of them."""
     listed, one = arguments.integers(index), arguments.integer(index)
     if listed is not None:
         return listed

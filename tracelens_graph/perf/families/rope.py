@@ -24,9 +24,6 @@ def rope(rotated: int, *, copied: int = 0, dtype: str = "bf16") -> Cost:
         rotated: numbers that are turned.
         copied: numbers beside them that are written unchanged; none if the op works in place.
         dtype: their type.
-
-    Raises:
-        CannotModel: the type is not known.
     """
     element = element_type(dtype)
     params = {"num_elements": rotated + copied}
@@ -53,9 +50,6 @@ def rope_into_cache(
         tokens, heads_q, heads_k: numbers of tokens and heads.
         dim_plain, dim_rope: widths of the parts of a head that stay as they are and that are rotated.
         dtype, out_dtype, cache_dtype: types of what is read, of queries written, of the cache; as read if not given.
-
-    Raises:
-        CannotModel: a type is not known.
     """
     read, out, cache = (element_type(name or dtype) for name in (dtype, out_dtype, cache_dtype))
     width = dim_plain + dim_rope

@@ -103,9 +103,6 @@ def kernel_element(context: CallContext) -> str:
 
     The profiler records no types of lists, but their kernels name them: `BinaryOpListAlphaFunctor<float, 2, 2, 0>`. Of
     `OpaqueType<2>` only the size is known; an integer type of that size stands for it.
-
-    Raises:
-        CannotModel: no kernel names one.
     """
     for kernel in context.kernels:
         size = _SIZE.search(kernel[:4096])

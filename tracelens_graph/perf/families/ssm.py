@@ -33,9 +33,6 @@ def causal_conv1d(
         silu: whether an activation follows.
         dtype: type of all tensors.
         backward: the backward pass in place of the forward one.
-
-    Raises:
-        CannotModel: the type is not known.
     """
     data = Tensor((batch, channels, length), dtype)
     weights = channels * (taps + bias) * data.type.bits // 8
@@ -99,9 +96,6 @@ def mamba2(scan: Scan, *, out_features: int = 0, dtype: str = "bf16", backward: 
         out_features: width of the fused output projection; 0 if there is none.
         dtype: type of all tensors.
         backward: the backward pass in place of the forward one.
-
-    Raises:
-        CannotModel: the type is not known.
     """
     tokens = scan.batch * scan.length
     full, rest = divmod(scan.length, scan.chunk)

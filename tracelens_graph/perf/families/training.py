@@ -21,9 +21,6 @@ def cross_entropy(logits: Tensor, targets: Tensor) -> Cost:
     """Softmax and negative log likelihood in one pass: exponential, sum, logarithm, difference, choice.
 
     FLOPs = 5 · rows · V; bytes = logits + targets + one fp32 loss per row. V is the last dimension.
-
-    Raises:
-        CannotModel: the logits have no dimension.
     """
     if not logits.shape:
         raise CannotModel("the logits have no dimension of classes")
@@ -46,9 +43,6 @@ def difference_loss(source: Tensor, target: Tensor, *, reduced: bool = True) -> 
     """A square or absolute value of differences, summed if reduced.
 
     FLOPs = 2E, 3E if reduced; bytes = source + target + result.
-
-    Raises:
-        CannotModel: the shapes do not broadcast.
     """
     shape = broadcast(source.shape, target.shape)
     result = Tensor(() if reduced else shape, source.dtype)
@@ -93,9 +87,6 @@ def rows_by_index(table: Tensor, indices: Tensor, dim: int = 0) -> Cost:
 
     FLOPs = 0; bytes = indices + result + as many slices of the table, but never more than all of it. How often an index
     repeats is not recorded: the range of bytes begins where all are the same.
-
-    Raises:
-        CannotModel: the table has no such dimension.
     """
     rank = len(table.shape)
     if not -rank <= dim < rank:

@@ -74,9 +74,6 @@ def compiled(
         work: elements of the iteration space.
         pointwise: whether it reduces nothing.
         numbers: operands that are plain numbers.
-
-    Raises:
-        CannotModel: no tensor is given.
     """
     if not tensors:
         raise CannotModel("no argument is a tensor")

@@ -53,13 +53,7 @@ Commands = Callable[[int], Iterable[tuple[str, str]]]
 def diff_page(
     difference: Diff, tables: Mapping[str, Table], notes: Sequence[str], commands: Commands = lambda number: ()
 ) -> str:
-    """A comparison as a page.
-
-    Args:
-        tables: its totals, times and places.
-        notes: notes on the two sides.
-        commands: makes the commands that show more of a place.
-    """
+    """A comparison as a page."""
     (stacks, names), texts = diff_stacks(difference), Texts()
     first, second = difference.names
     title = clean(f"GPU work: {second} against {first}")

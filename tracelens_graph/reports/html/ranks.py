@@ -110,7 +110,6 @@ def slowdown_map(found: Slowdown, table: Table, labels: Mapping[str, str] = Mapp
     Workers that account for most of the excess stand out, but for those that only take part in slow transfers.
 
     Args:
-        table: its table.
         labels: what people call workers, where that is another name.
     """
     work, by_link = found.work, {row["name"] for row in table.records() if row["reason"] == LINK}

@@ -173,8 +173,6 @@ def stacks(w: Window, names: Names, views: Iterable[str] | None = None, most: in
     """The stacks of views.
 
     Args:
-        w: the window whose time it is.
-        names: takes the names of frames.
         views: some of `ALL_VIEWS`; None for `views_of` the window.
         most: frames of each, those with most time.
     """
