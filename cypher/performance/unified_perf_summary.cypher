@@ -31,13 +31,11 @@
 //   FLOPS/Byte: operations per byte moved
 //   Compute Spec: units that compute it, and in which precision
 //   TB/s_mean: mean of the bytes moved per second of GPU busy time, TB/s
-//   TB/s_std: standard deviation of the same, TB/s; absent for a single call
-//   TB/s_median: median of the same, TB/s
+//   TB/s_median: median of the bytes per second, TB/s
 //   TB/s_min: smallest one, TB/s
 //   TB/s_max: greatest one, TB/s
 //   TFLOPS/s_mean: mean of the operations per second of GPU busy time, TFLOP/s
-//   TFLOPS/s_std: standard deviation of the same, TFLOP/s; absent for a single call
-//   TFLOPS/s_median: median of the same, TFLOP/s
+//   TFLOPS/s_median: median of the operations per second, TFLOP/s
 //   TFLOPS/s_min: smallest one, TFLOP/s
 //   TFLOPS/s_max: greatest one, TFLOP/s
 //   Kernel Time (µs)_mean: mean of the GPU busy time per call, us
@@ -89,10 +87,10 @@ WITH place, op.name AS op_name, CASE line WHEN '' THEN alone.name ELSE line END 
      {each: collect(busy), middle: sum(busy) / count(*), median: percentileCont(busy, 0.5), min: min(busy),
       max: max(busy)} AS times,
      CASE count(flop_rate) WHEN count(*) THEN
-       {mean: avg(flop_rate), std: stDev(flop_rate), median: percentileCont(flop_rate, 0.5), min: min(flop_rate),
+       {mean: avg(flop_rate), median: percentileCont(flop_rate, 0.5), min: min(flop_rate),
         max: max(flop_rate)} ELSE {} END AS flop_rate,
      CASE count(byte_rate) WHEN count(*) THEN
-       {mean: avg(byte_rate), std: stDev(byte_rate), median: percentileCont(byte_rate, 0.5), min: min(byte_rate),
+       {mean: avg(byte_rate), median: percentileCont(byte_rate, 0.5), min: min(byte_rate),
         max: max(byte_rate)} ELSE {} END AS byte_rate
 WITH *, reduce(s = 0.0, ns IN times.each | s + (ns - times.middle) ^ 2)
           - (time - calls * times.middle) ^ 2 / calls AS squares
@@ -114,10 +112,9 @@ RETURN row.name AS name, row.category AS `op category`, row.place[0] AS process_
        first.flops / 1e9 AS GFLOPS, first.moved / 2.0 ^ 20 AS `Data Moved (MB)`,
        CASE WHEN first.moved > 0 THEN first.flops / first.moved END AS `FLOPS/Byte`,
        CASE first.line WHEN '' THEN coalesce(first.spec, '') END AS `Compute Spec`,
-       row.byte_rate.mean / 1e3 AS `TB/s_mean`, CASE WHEN row.calls > 1 THEN row.byte_rate.std / 1e3 END AS `TB/s_std`,
+       row.byte_rate.mean / 1e3 AS `TB/s_mean`,
        row.byte_rate.median / 1e3 AS `TB/s_median`, row.byte_rate.min / 1e3 AS `TB/s_min`,
        row.byte_rate.max / 1e3 AS `TB/s_max`, row.flop_rate.mean / 1e3 AS `TFLOPS/s_mean`,
-       CASE WHEN row.calls > 1 THEN row.flop_rate.std / 1e3 END AS `TFLOPS/s_std`,
        row.flop_rate.median / 1e3 AS `TFLOPS/s_median`, row.flop_rate.min / 1e3 AS `TFLOPS/s_min`,
        row.flop_rate.max / 1e3 AS `TFLOPS/s_max`,
        row.time / 1e3 / row.calls AS `Kernel Time (µs)_mean`, row.times.median / 1e3 AS `Kernel Time (µs)_median`,
