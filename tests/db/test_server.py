@@ -226,7 +226,7 @@ class TestJars:
         monkeypatch.setattr(jars, "find_spec", lambda name: object())
 
     def test_nothing_can_fetch(self) -> None:
-        with pytest.raises(ServerError, match=r"install Maven, or pip install 'tracelens_graph\[server\]'"):
+        with pytest.raises(ServerError, match=r"install Maven, or pip install '\.\[server\]'"):
             jars.fetch(self.java)
 
     def test_the_user_is_told_before(self, script: Script, tmp_path: Path) -> None:

@@ -263,7 +263,8 @@ def test_addresses_that_nobody_answers_at(address: str, job: Path, monkeypatch: 
 def test_without_the_extra(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(
-        MissingExtraError, match=r"^distributed is not installed: pip install 'tracelens_graph\[dask\]'$"
+        MissingExtraError,
+        match=r"^distributed is not installed: pip install '\.\[dask\]' in a clone of tracelens_graph$",
     ):
         tlg.load_set(job, scheduler="tcp://127.0.0.1:8786")
 

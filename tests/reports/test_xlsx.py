@@ -149,7 +149,7 @@ def test_a_workbook_does_not_hold_when_it_was_made() -> None:
 
 def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "xlsxwriter", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'tracelens_graph\[xlsx\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[xlsx\]'"):
         workbook({})
 
 

@@ -194,6 +194,6 @@ def test_an_unknown_format_is_said_with_those_there_are(
 
 def test_parquet_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match=r"tracelens_graph\[parquet\]"):
+    with pytest.raises(MissingExtraError, match=r"'\.\[parquet\]'"):
         export_graph(load_core(TRACE), tmp_path / "x.parquet")
     assert list(tmp_path.iterdir()) == []
