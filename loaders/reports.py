@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from tracelens_graph.errors import NotATraceError, TraceError
 from tracelens_graph.loaders.databases import Database
@@ -18,6 +18,9 @@ from tracelens_graph.loaders.rocprof import results, rocpd, rpd
 if TYPE_CHECKING:
     from tracelens_graph.loaders.kineto.collect import Collector
 
+_AT_ONCE = 1 << 20
+_Piece = TypeVar("_Piece")
+
 
 def open_database(where: Path | bytes, name: str) -> BinaryIO:
     """The trace that says what a database of another profiler says, as a stream of its text.
@@ -26,8 +29,8 @@ def open_database(where: Path | bytes, name: str) -> BinaryIO:
         NotATraceError: it is the database of something else.
         TraceError: it is damaged, cut short or encrypted; also while the stream is read.
     """
-    pieces = _checked(_pieces, where, name)
-    return _Stream(pieces, next(pieces, b""))
+    pieces = checked(_pieces, where, name)
+    return Pieces(pieces, next(pieces, b""))
 
 
 def collect_database(where: Path | bytes, name: str, collector: Collector) -> dict[str, Any] | None:
@@ -95,7 +98,7 @@ def open_result(stream: BinaryIO, name: str) -> BinaryIO:
         TraceError: it is cut short, or is not built as rocprofv3 builds it.
     """
     with stream:
-        return _Stream(_checked(results.translated, _all(stream), name))
+        return Pieces(checked(results.translated, _all(stream), name))
 
 
 def open_snapshot(stream: BinaryIO, name: str) -> BinaryIO:
@@ -106,10 +109,10 @@ def open_snapshot(stream: BinaryIO, name: str) -> BinaryIO:
         TraceError: it is damaged.
     """
     with stream:
-        return _Stream(_checked(snapshot.translated, _all(stream), name))
+        return Pieces(checked(snapshot.translated, _all(stream), name))
 
 
-def _checked(translated: Callable[[Any, str], Iterator[bytes]], source: Any, name: str) -> Iterator[bytes]:
+def checked(translated: Callable[[Any, str], Iterator[_Piece]], source: Any, name: str) -> Iterator[_Piece]:
     """The pieces of a translation; what no profiler writes, such as a text for a time, is an error in one line."""
     try:
         yield from translated(source, name)
@@ -118,10 +121,10 @@ def _checked(translated: Callable[[Any, str], Iterator[bytes]], source: Any, nam
 
 
 def _all(stream: BinaryIO) -> bytes:
-    return b"".join(iter(lambda: stream.read(1 << 20), b""))
+    return b"".join(iter(lambda: stream.read(_AT_ONCE), b""))
 
 
-class _Stream(io.RawIOBase, BinaryIO):
+class Pieces(io.RawIOBase, BinaryIO):
     """The pieces of a text as a stream of bytes."""
 
     def __init__(self, pieces: Iterator[bytes], first: bytes = b"") -> None:

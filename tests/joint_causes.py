@@ -19,6 +19,7 @@ from tracelens_graph.analyses.critical_path.job_causes import Steps, joined_step
 from tracelens_graph.analyses.critical_path.points import RankPoints, rank_points
 from tracelens_graph.analyses.critical_path.rerun import forward, in_order
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.ranks.strangers import of_one_job
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
@@ -50,7 +51,7 @@ class JointCauses(Causes):
 
 
 def causes(traces: TraceSet, matched: MatchedCollectives | None = None) -> JointCauses:
-    """The points of some ranks and what bound each of them.
+    """The points of some ranks of one job and what bound each of them.
 
     Args:
         traces: the ranks.
@@ -59,9 +60,10 @@ def causes(traces: TraceSet, matched: MatchedCollectives | None = None) -> Joint
     Raises:
         AnalysisError: no rank has a GPU event.
     """
-    ranks = [rank_points(one.core) for one in traces]
     if matched is None and len(traces) > 1:
-        matched = MatchedCollectives(traces.with_graphs(lambda core: core))
+        matched, ours = of_one_job(traces.with_graphs(lambda core: core), whole=traces)
+        traces = ours or traces
+    ranks = [rank_points(one.core) for one in traces]
     check_gpu_work(len(rank.gpu_rows) for rank in ranks)
 
     first = np.cumsum([0, *(len(rank.time) for rank in ranks)])

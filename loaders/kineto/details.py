@@ -42,6 +42,11 @@ class FileDetails(Details):
             return None
         return np.array([(c.offset, c.length, c.repaired) for c in self._chunks], np.int64).reshape(-1, 3)
 
+    @property
+    def end(self) -> int:
+        """Where the last event ends in the decompressed bytes; 0 without events."""
+        return max((chunk.offset + chunk.length for chunk in self._chunks), default=0)
+
     def texts(self, blocks: Iterable[int]) -> Iterator[bytes]:
         """Texts of blocks, in one pass over the file from the first to the last of them."""
         wanted = list(blocks)

@@ -207,5 +207,43 @@ PLANTED: Mapping[str, Planted] = {
     "pipeline_foreign_file": Planted(
         Job(ranks=16, pipeline=4, foreign=(9,), causes=(Cause("slower_kernels", (6,), factor=1.6),)), (6,), ("rank 9",)
     ),
+    "foreign_files_of_fsdp": Planted(
+        Job(style="fsdp", foreign=(2, 5), causes=(Cause("slower_kernels", (1,), factor=1.3),)), (1,),
+        ("slower kernels", "rank2 is left out", "rank5 is left out"),
+    ),
+    "foreign_files_of_experts": Planted(
+        Job(style="moe", foreign=(2, 5), seed=3, causes=(Cause("slower_kernels", (1,), factor=1.3),)), (1,),
+        ("rank2 is left out", "rank5 is left out"),
+    ),
+    "foreign_file_of_a_ring": Planted(
+        Job(style="ring", foreign=(6,), jitter=0.03, causes=(_host("python", 3),)), (3,),
+        ("python", "rank6 is left out", "that all ranks leave together"),
+    ),
+    "foreign_file_of_a_tensor_group": Planted(
+        Job(tensor=4, foreign=(2,), causes=(Cause("slower_kernels", (1,), factor=1.3),)), (1,), ("rank2 is left out",)
+    ),
+    "missing_file_of_a_tensor_group": Planted(
+        Job(tensor=2, missing=(4,), causes=(_host("python", 5),)), (5,), ("no file of rank 4",)
+    ),
+    "missing_file_of_a_ring": Planted(
+        Job(style="ring", missing=(4,), causes=(_host("python", 1),)), (1,), ("no file of rank 4",)
+    ),
+    "missing_stage": Planted(
+        Job(pipeline=4, missing=(3,), causes=(Cause("slower_kernels", (6,), factor=1.4),)), (6,), ("no file of rank 3",)
+    ),
+    "gloo_pipeline": Planted(
+        Job(gloo=True, pipeline=2, jitter=0.03, seed=31, causes=(_host("python", 4),)), (4,), ("python",)
+    ),
+    "healthy_gloo_pipeline": Planted(Job(gloo=True, pipeline=2, jitter=0.1, seed=31)),
+    "gloo_of_two_causes": Planted(
+        Job(gloo=True, ranks=16, tensor=4, jitter=0.02,
+            causes=(_host("python", 2, us=6000), _host("python", 13, us=2500))),
+        (2, 13), ("python",),
+    ),
+    "gloo_of_two_kinds": Planted(
+        Job(gloo=True, tensor=2, jitter=0.02,
+            causes=(_host("python", 1, us=4000), Cause("slower_kernels", (6,), factor=1.3))), (1, 6),
+        ("python", "aten::mm"),
+    ),
 }  # fmt: skip
 """Name of a job -> it."""

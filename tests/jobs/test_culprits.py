@@ -18,6 +18,8 @@ import tracelens_graph as tlg
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.cli.app import app
 
+_LATE = Cause("python", (1,), us=2500)
+
 
 def ranks(*arguments: object) -> str:
     """What `ranks` prints."""
@@ -46,6 +48,7 @@ def test_every_culprit_is_named_and_no_healthy_rank(name: str, tmp_path: Path) -
     assert named_in("; ".join(who)) == set(planted.ranks), screen
     assert len(late) == len({one.partition(" in step")[0] for one in who}), screen  # one line for the same ranks
     assert all(word in screen.partition("Times of a step")[0].lower() for word in planted.words), screen
+    assert screen.count("as it is of another run") == len(planted.job.foreign), screen
 
 
 def test_one_mechanism_for_all_forms(tmp_path: Path) -> None:
@@ -93,6 +96,30 @@ def test_a_slowdown_by_missing_ranks_says_so(tmp_path: Path) -> None:
     screen = ranks(write(replace(job, missing=(6,)), tmp_path / "some"))
     line = next(line for line in screen.splitlines() if line.startswith("slowdown"))
     assert "ranks that are missing" in line
+
+
+@pytest.mark.filterwarnings("ignore::tracelens_graph.errors.IncompleteSetWarning")
+def test_the_slowdown_without_a_file_is_that_of_the_job(tmp_path: Path) -> None:
+    job, found = PLANTED["missing_stage"].job, []
+    for name, missing in (("all", ()), ("some", job.missing)):
+        screen = ranks(write(replace(job, missing=missing), tmp_path / name))
+        line = next(line for line in screen.splitlines() if line.startswith("slowdown"))
+        assert "rank6 alone" in line
+        found.append(float(re.findall(r"slowdown: ([\d.]+) times", line)[0]))
+    assert found[0] > 1.1
+    assert found[1] == pytest.approx(found[0], rel=0.02)
+
+
+def test_a_file_of_the_same_program_of_another_run_is_left_out(tmp_path: Path) -> None:
+    """Its collectives have the same numbers, but it leaves them when no other rank of its host does."""
+    job = Job(causes=(_LATE,))
+    folder = write(job, tmp_path / "job")
+    other = write(replace(job, seed=77, causes=()), tmp_path / "other")
+    (folder / "rank4.json.gz").write_bytes((other / "rank4.json.gz").read_bytes())
+    screen = ranks(folder)
+    assert "rank4 is left out, as it is of another run" in screen
+    late = [line.partition(", by ")[0] for line in screen.splitlines() if line.startswith("late: ")]
+    assert late == ["late: rank 1"], screen
 
 
 @pytest.mark.parametrize("name", ["healthy_pipeline_of_hosts", "rank_in_pipeline_of_hosts"])

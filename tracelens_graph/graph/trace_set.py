@@ -268,7 +268,7 @@ class TraceSet(Sequence[TraceMember]):
             if isinstance(graph, Deferred):
                 away[graph.file], ask = place, graph.ask
             else:
-                yield place, question(Reader(partial(_core_of, self._members[place])), one)
+                yield place, question(Reader(partial(getattr, self._members[place], "core")), one)
         if ask is not None:
             for file, answer in ask(question, {file: given[place] for file, place in away.items()}):
                 yield away[file], answer
@@ -473,10 +473,6 @@ def titled(text: str, members: Iterable[TraceMember]) -> str:
     else:
         restricted = next(iter(titles.values()), "")
     return f"{text} ({restricted})" if restricted else text
-
-
-def _core_of(member: TraceMember) -> Core:
-    return member.core
 
 
 def _on_one_clock(members: Iterable[TraceMember]) -> tuple[TraceMember, ...]:

@@ -60,6 +60,9 @@ def innermost_calls(core: Core, rows: np.ndarray) -> tuple[np.ndarray, np.ndarra
     late = np.flatnonzero(c.flags[rows] & Flag.outlives_parent.value)
     if len(late):
         end[late] = least_above(c.parent, rows[late], c.end_ns)
+    # Rounded ends may lie behind the start of the next call, which would be over with them.
+    behind = np.searchsorted(rows, c.last[rows], "right")
+    end = np.minimum(end, np.append(c.start_ns[rows], np.iinfo(np.int64).max)[behind])
     times = np.concatenate((c.start_ns[rows], end))
     inside = np.concatenate((rows, c.parent[rows].astype(np.int64)))
     # Of ends at one moment the outermost comes last, and starts come after ends: the last one there holds.

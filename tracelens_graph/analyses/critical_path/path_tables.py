@@ -161,7 +161,7 @@ def segments(path: Path) -> Table:
 
 def segment_columns(path: Path) -> dict[str, list[Any]]:
     """What is known of the segments of a path, in their order; None for nothing."""
-    nodes, classes = path.nodes, class_names(path)
+    nodes, classes = path.nodes, [Class(one).name for one in path.kind.tolist()]
     traces = [one.name for one in path.traces]
     return {
         "place": list(range(1, len(classes) + 1)),
@@ -173,22 +173,12 @@ def segment_columns(path: Path) -> dict[str, list[Any]]:
         "module": [module or None for module in nodes.module],
         "start_ns": path.start_ns.tolist(),
         "dur_ns": (path.end_ns - path.start_ns).tolist(),
-        "from_rank": from_ranks(path),
+        "from_rank": [
+            rank_number(path.traces, source) if source not in (-1, at) else None
+            for source, at in zip(path.came_from.tolist(), path.ordinal.tolist(), strict=True)
+        ],
         "uid": nodes.uid,
     }
-
-
-def class_names(path: Path) -> list[str]:
-    """Per segment the name of its class."""
-    return [Class(one).name for one in path.kind.tolist()]
-
-
-def from_ranks(path: Path) -> list[int | None]:
-    """Per segment the rank that the path comes from, where that is another one."""
-    return [
-        rank_number(path.traces, source) if source not in (-1, at) else None
-        for source, at in zip(path.came_from.tolist(), path.ordinal.tolist(), strict=True)
-    ]
 
 
 def classes(path: Path) -> Table:

@@ -112,10 +112,6 @@ class Given:
     usual_ns: Ns | None = None
     most_ns: Ns | None = None
 
-    def is_bound_as(self, other: Given) -> bool:
-        """Whether the same binds the points with these latencies as with others."""
-        return self.least_ns is other.least_ns and self.usual_ns is other.usual_ns
-
 
 _MADE: WeakKeyDictionary[KeptRank, tuple[Given, Causes]] = WeakKeyDictionary()
 """The last points of ranks that are held, and of which others they know."""
@@ -126,7 +122,8 @@ def own_causes(kept: KeptRank, given: Given) -> Causes:
     known, made = _MADE.get(kept, (None, None))
     if known is None or made is None or known.came_ns is not given.came_ns:
         made = unbound(kept.points, given.clock, lambda time: _meet(kept, given, time))
-    if given.least_ns is not None and (known is None or not known.is_bound_as(given) or not len(made.binding)):
+    is_bound = known is not None and known.least_ns is given.least_ns and known.usual_ns is given.usual_ns
+    if given.least_ns is not None and not (is_bound and len(made.binding)):
         made = bound_by(made, given.least_ns, given.least_ns if given.usual_ns is None else given.usual_ns)
     made = replace(made, most_ns=given.most_ns)
     _MADE[kept] = given, made

@@ -313,11 +313,11 @@ def _contracted(
 
 
 def incomplete_ranks(m: MatchedCollectives) -> Mask:
-    """Per rank whether its recording lacks collectives of its groups, or is foreign.
+    """Per rank whether its recording lacks collectives of its groups; nowhere where half of the ranks or more do.
 
     Its host is seen to wait, but not what for, so that it seems to hold up the others.
     """
-    found = m.is_foreign.copy()
+    found = np.zeros(len(m.ranks), bool)
     place = {one.rank: at for at, one in enumerate(m.ranks)}
     for number in m.incomplete.tolist():
         parts = m.parts_of(number).tolist()
@@ -325,7 +325,7 @@ def incomplete_ranks(m: MatchedCollectives) -> Mask:
         found[
             [place[one] for one in m.parts.collective(parts[0]).ranks or () if place.get(one, -1) not in {-1, *there}]
         ] = True
-    return found if 2 * found.sum() < len(found) else m.is_foreign
+    return found & (2 * found.sum() < len(found))
 
 
 assert Edge.host not in CEILING_NS  # host time that did not bind takes none

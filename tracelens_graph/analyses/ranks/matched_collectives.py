@@ -25,7 +25,7 @@ from tracelens_graph.analyses.ranks.rank_collectives import Nodes, RankCollectiv
 from tracelens_graph.graph.arrays import lower_medians
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.trace_set import Deferred, TraceSet
-from tracelens_graph.utils.arrays import Codes, Mask, Rows
+from tracelens_graph.utils.arrays import Rows
 
 ALONE = "no other rank has it"
 NONE_NEAR = f"no other rank has one of its kind that ends within {SAME_END_NS / 1e6:g} ms of it"
@@ -339,22 +339,6 @@ class MatchedCollectives(PartsByCollective):
         return np.where(self.number >= 0, self.end_ns - self.start_ns - self.wait_ns - self.end_skew_ns, 0)
 
     # --- notes --------------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def counts_by_rank(self) -> tuple[Codes, Codes]:
-        """Per rank how many collectives it recorded, and how many of these fit those of the others."""
-        ranks = len(self.ranks)
-        return np.bincount(self.trace, minlength=ranks), np.bincount(self.trace[self.order], minlength=ranks)
-
-    @cached_property
-    def is_foreign(self) -> Mask:
-        """Per rank whether at most half of its collectives fit those of the others: it may be of another run.
-
-        None is where half of the ranks or more would be.
-        """
-        own, fit = self.counts_by_rank
-        found = (own > 1) & (2 * fit <= own)
-        return found & (2 * int(found.sum()) < len(found)) & (len(self) > 0)
 
     @property
     def unmatched(self) -> list[tuple[int, str]]:

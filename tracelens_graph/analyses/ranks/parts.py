@@ -105,7 +105,7 @@ class Parts:
             of_form(lambda one: one.on_host),
             of_form(lambda one: one.kind != UNKNOWN),
             is_transfer,
-            of_form(lambda one: one.kind in POINT_TO_POINT and None in _ends(one)),
+            of_form(lambda one: one.kind in POINT_TO_POINT and None in ends_of(one)),
             of_form(lambda one: one.group is not None),
             _as_met(np.array(_numbered(_keys(forms, lanes)), np.int64)[form]),
         )
@@ -172,11 +172,11 @@ def _lanes(forms: Sequence[Collective], of_ranks: Sequence[Sequence[int]]) -> li
     lanes: list[Hashable] = []
     for form, at in zip(forms, groups, strict=True):
         group: Any = (at, form.group if at in several else None) if at is not None else form.group_key
-        lanes.append((group, _ends(form) if form.kind in POINT_TO_POINT else None))
+        lanes.append((group, ends_of(form) if form.kind in POINT_TO_POINT else None))
     return lanes
 
 
-def _ends(transfer: Collective) -> tuple[int | None, int | None]:
+def ends_of(transfer: Collective) -> tuple[int | None, int | None]:
     """Source and target of a transfer; of a group of two ranks, who is not recorded is the other one."""
     source, target, ranks = transfer.source_rank, transfer.target_rank, transfer.ranks or ()
     if len(ranks) == 2 and (source is None) != (target is None):

@@ -53,12 +53,15 @@ class Even:
 
     Attributes:
         lanes: lane -> what each of it would take, ns; -1 for what is no operation.
-        moves_ns, kind: per part of a collective what moving its data would take, -1 for nothing; and its type.
+        moves_ns, kind: per part of a collective what moving its data would take, -1 for nothing; and its type, -1 where
+            ranks are missing in the collective, so that it takes this always.
+        alone: row of a kernel that has nobody else's part -> the same of it.
     """
 
     lanes: Mapping[tuple[int, str, int], Ns] = field(default_factory=dict)
     moves_ns: Ns = field(default_factory=lambda: np.zeros(0, np.int64))
     kind: Codes = field(default_factory=lambda: np.zeros(0, np.int64))
+    alone: Mapping[int, int] = field(default_factory=dict)
 
 
 class _Evened(NamedTuple):
@@ -92,6 +95,11 @@ def _evened(rank: Reader, given: Given, even: Even) -> _Evened:
         edge, part = transfers(made)
         moves = np.flatnonzero(even.moves_ns[part] >= 0) if len(even.moves_ns) else part[:0]
         ideal[edge[moves]], kind[edge[moves]] = even.moves_ns[part[moves]], even.kind[part[moves]]
+        always = edge[moves[even.kind[part[moves]] < 0]]
+        runs = made.binding[kept.points.gpu_end[np.searchsorted(kept.points.gpu_rows, list(even.alone))]]
+        ideal[runs] = np.minimum(recorded[runs], list(even.alone.values()))
+        for edges in (always, runs):
+            recorded[edges] = ideal[edges]
         _EVENED[kept] = known = given, even, _Evened(made, recorded, ideal, kind)
     return known[2]
 

@@ -8,13 +8,12 @@ between two calls takes the median of equal stretches; the published definition 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
 
 import numpy as np
 
 from tracelens_graph.analyses.critical_path.job_causes import JobCauses
 from tracelens_graph.analyses.critical_path.lanes import Lane, Lanes, compared_by
-from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
+from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT, ends_of
 from tracelens_graph.analyses.stragglers.even_on_rank import Even
 from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 
@@ -44,8 +43,7 @@ def ideals(job: JobCauses, apart: Mask, stage: Codes, between_programs: bool) ->
     if between_programs:
         _spread(of_ranks, ideal)
         _limit(of_ranks, stage, ideal)
-    kinds, moves = _transfers(job)
-    return [*KINDS, *kinds], [Even(lanes, *of) for lanes, of in zip(ideal, moves, strict=True)]
+    return [*KINDS, *(of := _Transfers(job)).kinds], [of.even(at, lanes) for at, lanes in enumerate(ideal)]
 
 
 _Member = tuple[Lane, Rows, Ns]
@@ -175,20 +173,72 @@ def _longest(others: Sequence[Mapping[tuple[object, ...], int]], key: tuple[obje
     return longest if longest >= 0 else max(one.get(key[1:], -1) for one in others)
 
 
-def _transfers(job: JobCauses) -> tuple[list[str], list[tuple[Ns, Codes]]]:
-    """Kinds of collectives; per rank what moving the data of its parts would take, -1 for nothing, and their type."""
-    m, part, first = job.matched, job.meetings.part, job.meetings.first
-    if m is None or not len(part):
-        return [], [(np.zeros(0, np.int64), np.zeros(0, np.int64)) for _ in job.traces]
-    takes = np.concatenate([one.moves_ns for one in job.did])
-    ideal, type_of = np.full(len(part), -1), np.full(len(part), -1)
-    equal: dict[tuple[object, ...], list[int]] = {}
-    for at in np.flatnonzero(takes >= 0).tolist():
-        one = m.parts.form_of(int(part[at]))
+class _Transfers:
+    """What moving data takes: the median of equal collectives that all ranks took part in.
+
+    What ranks without a file make others wait is not known: they are taken to hold nobody up. Collectives that lack
+    ranks take no longer than equal ones, or the fastest of them, in all replays.
+    """
+
+    def __init__(self, job: JobCauses) -> None:
+        self._job, m, part = job, job.matched, job.meetings.part
+        self._ideal, self._type = np.full(len(part), -1), np.full(len(part), -1)
+        self._alone: list[dict[int, int]] = [{} for _ in job.traces]
+        self.kinds: list[str] = []
+        if m is None or not len(part):
+            return
+        takes = np.concatenate([one.moves_ns for one in job.did])
+        number = m.number[part]
+        is_whole = m.count[number] >= m.group_size[number]
+        keys = [self._key(at) for at in part.tolist()]
+        equal: dict[tuple[object, ...], list[int]] = {}
+        for at in np.flatnonzero((takes >= 0) & is_whole).tolist():
+            equal.setdefault(keys[at], []).append(at)
+        self.kinds = list(dict.fromkeys(str(key[0]) for key in equal))
+        usual = {key: int(np.median(takes[of])) for key, of in equal.items()}
+        for key, of in equal.items():
+            self._ideal[of], self._type[of] = usual[key], len(KINDS) + self.kinds.index(str(key[0]))
+        lacking = np.flatnonzero((takes >= 0) & ~is_whole).tolist()
+        alone = self._parts_alone()
+        took = [(keys[at], int(takes[at])) for at in lacking]
+        took += [(self._key(at), int(m.parts.end_ns[at] - m.parts.start_ns[at])) for at in alone]
+        for key, ns in took:
+            if key not in equal:
+                usual[key] = min(ns, usual.get(key, ns))
+        for at in lacking:
+            self._ideal[at] = min(usual[keys[at]], int(takes[at]))
+        for at in alone:
+            self._alone[m.trace[at]] |= dict.fromkeys(m.parts.kernels(at), usual[self._key(at)])
+
+    def _key(self, part: int) -> tuple[object, ...]:
+        """What equal collectives have in common."""
+        assert self._job.matched is not None
+        one = self._job.matched.parts.form_of(part)
         size = one.in_bytes if one.kind in POINT_TO_POINT else (one.in_bytes, one.out_bytes)
-        equal.setdefault((one.kind, size, one.group_size), []).append(at)
-    kinds = list(dict.fromkeys(str(key[0]) for key in equal))
-    for key, of in equal.items():
-        ideal[of] = int(np.median(takes[of]))
-        type_of[of] = len(KINDS) + kinds.index(str(key[0]))
-    return kinds, [(ideal[low:high], type_of[low:high]) for low, high in pairwise(first.tolist())]
+        return one.kind, size, one.group_size
+
+    def _parts_alone(self) -> list[int]:
+        """Parts on the GPU that fit those of no other rank, as no other rank of the group has a file."""
+        m = self._job.matched
+        assert m is not None
+        there = {one.rank for one in m.ranks}
+        others = [
+            {*(ends_of(one) if one.kind in POINT_TO_POINT else one.ranks or ())} - {None} for one in m.parts.forms
+        ]
+        is_alone = np.array(
+            [
+                not one.on_host and len(of) > 1 and len(of & there) < 2
+                for one, of in zip(m.parts.forms, others, strict=True)
+            ]
+        )
+        return np.flatnonzero((m.number < 0) & is_alone[m.parts.form]).tolist() if len(is_alone) else []
+
+    def even(self, rank: int, lanes: _Ideal) -> Even:
+        """What operations of a rank would take.
+
+        Args:
+            rank: its place.
+            lanes: what those that are no transfers would take.
+        """
+        own = slice(*self._job.meetings.first[rank : rank + 2].tolist())
+        return Even(lanes, self._ideal[own], self._type[own], self._alone[rank])

@@ -92,7 +92,7 @@ def _last_end(again: Again, weights: str | Sequence[str], without: Mask, apart: 
 def _apart(job: JobCauses) -> Mask:
     """Ranks for which nobody waits in any replay, and whose ends do not count: their recordings lack collectives.
 
-    Where the others do wait for them these ranks count, too, except foreign ones.
+    Where the others do wait for them these ranks count, too.
     """
     none = np.zeros(len(job.traces), bool)
     if job.matched is None or not (apart := incomplete_ranks(job.matched)).any():
@@ -100,4 +100,4 @@ def _apart(job: JobCauses) -> Mask:
     again = job.meetings.again(_reach(job, [Even()] * len(none))[0])
     begin = min(one.first_ns for at, one in enumerate(job.known) if not apart[at] and one.first_ns is not None)
     as_recorded, freed = (_last_end(again, RECORDED, without, apart) for without in (none, apart))
-    return apart if freed - begin > (1 - HELD_UP) * (as_recorded - begin) else job.matched.is_foreign
+    return apart & (freed - begin > (1 - HELD_UP) * (as_recorded - begin))

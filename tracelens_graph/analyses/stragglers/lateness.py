@@ -32,7 +32,7 @@ from tracelens_graph.analyses.stragglers.reasons import (
     UNNAMED,
 )
 from tracelens_graph.analyses.stragglers.sound import LEAST_OF_A_STEP, Excess, Sound, kind_of
-from tracelens_graph.graph.intervals import length_before, merge, sum_by_group
+from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.trace_set import rank_titles
 from tracelens_graph.utils.arrays import Ns
 from tracelens_graph.utils.texts import ranges
@@ -154,13 +154,8 @@ def _with_reasons(
         within = [one for one in of_step[rank, row["step"]] if one["collective"] > since]
         counted = sum(one["new_us"] for one in within)
         of_step[rank, row["step"]].append({**row, "new_us": max(new_us - counted, 0.0)})
-    own_ns = _own_ns(m)
     of_rank: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for (rank, step), rows in of_step.items():
-        new_us = sum(row["new_us"] for row in rows)
-        most_us = own_ns.get((rank, step), new_us * 1e3) / 1e3
-        if most_us < new_us:
-            rows[:] = [{**row, "new_us": row["new_us"] * max(most_us, 0.0) / new_us} for row in rows]
+    for (rank, _), rows in of_step.items():
         for row in rows:
             of_rank[rank][row["reason"]] += row["new_us"]
     sums: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
@@ -175,33 +170,6 @@ def _with_reasons(
         )
         for (rank, step, reason), rows in sums.items() if reason in main[rank]
     ]  # fmt: skip
-
-
-def _own_ns(m: MatchedCollectives) -> dict[tuple[int, int | None], float]:
-    """(Place of a rank without GPU work, number of a step) -> how much longer than the median rank it was in none of
-    its collectives: so long it kept others waiting at most.
-
-    Where it waits on the host looks like its own time. Nothing counts where a rank of the same group was so for more
-    than twice as long: who waited for that computes less beside other collectives.
-    """
-    of_step: dict[int | None, dict[int, int]] = defaultdict(dict)
-    for place, rank in enumerate(m.ranks):
-        if not rank.has_gpu_work:
-            parts = m.parts.of_rank(place)
-            inside = merge(m.parts.own_start_ns[parts], m.parts.own_end_ns[parts])
-            for one in rank.steps:
-                meanwhile = length_before(inside, np.array([one.start_ns, one.end_ns]))
-                of_step[one.number][place] = one.end_ns - one.start_ns - int(np.diff(meanwhile)[0])
-    groups = {frozenset(m.trace[m.parts_of(at)].tolist()) for at in range(len(m) if of_step else 0)}
-    narrow = [group for group in groups if len(group) < len(m.ranks)]
-    beside = [frozenset().union(*(group for group in narrow if place in group)) for place in range(len(m.ranks))]
-    found = {}
-    for step, of in of_step.items():
-        usual = float(np.median(list(of.values())))
-        for place, ns in of.items():
-            most = max((of[one] - usual for one in beside[place] if one in of), default=0.0)
-            found[place, step] = ns - usual if 2 * (ns - usual) >= most else 0.0
-    return found
 
 
 def _as_one(reason: str, of_rank: Mapping[str, float]) -> str:
@@ -357,13 +325,7 @@ def odd_files(figures: Figures) -> list[str]:
     m = figures.matched
     place_of = {one.rank: place for place, one in enumerate(m.ranks)}
     titles = rank_titles(m.ranks)
-    own, fit = m.counts_by_rank
-    lines = [
-        f"{titles[place]}: only {fit[place]:,} of its {own[place]:,} collectives fit those of the others: "
-        f"its file ({m.ranks[place].name}) may be of another run"
-        for place in np.flatnonzero(m.is_foreign).tolist()
-    ]
-    lines = [*m.left_out, *lines]
+    lines = list(m.left_out)
     if any(one.has_gpu_work for one in m.ranks):
         lines += [
             f"{titles[place]}: no GPU work is recorded: its steps count in no time of the device"
@@ -378,11 +340,11 @@ def odd_files(figures: Figures) -> list[str]:
             missing[rank] += rank not in there
     gone = sorted(rank for rank, count in missing.items() if count and rank not in place_of)
     if gone:
-        who = f"rank{'s' * (len(gone) > 1)} {ranges(gone, ' and ')}"
+        who = f"rank{'s' * (len(gone) > 1)} {ranges(gone, ' and ')}" + ", or none of this run" * bool(m.left_out)
         lines.append(f"nothing of {who} in {m.part}, or no file" if m.whole is not m else f"no file of {who}")
     short = [
         f"{titles[place_of[rank]]} ({count:,})" for rank, count in sorted(missing.items())
-        if count and rank in place_of and not m.is_foreign[place_of[rank]] and not m.ranks[place_of[rank]].damage
+        if count and rank in place_of and not m.ranks[place_of[rank]].damage
     ]  # fmt: skip
     if short:
         more = f" and {len(short) - 8:,} more ranks" if len(short) > 8 else ""

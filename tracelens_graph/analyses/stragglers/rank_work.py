@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from tracelens_graph.analyses.critical_path.path_nodes import innermost_calls
-from tracelens_graph.analyses.idle.host_states import ABSENT, ALLOCATION, LAUNCH, PYTHON, STATES
+from tracelens_graph.analyses.idle.host_states import ABSENT, ALLOCATION, LAUNCH, PYTHON, STATES, SYNCHRONIZATION
 from tracelens_graph.analyses.idle.idle import calls_of
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
@@ -17,8 +17,9 @@ from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
 from tracelens_graph.analyses.stragglers.chains import RankChains
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.classes import normal_name
+from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.intervals import Intervals, length_before, merge, sum_by_group
+from tracelens_graph.graph.intervals import Intervals, merge, sum_by_group
 from tracelens_graph.graph.traversals import host_rows
 from tracelens_graph.graph.window import whole_window
 from tracelens_graph.schema import Kind
@@ -31,6 +32,17 @@ WORKS = (ALLOCATION, LAUNCH, PYTHON)
 """States in which the host itself works, and does not wait."""
 
 _NOTHING = "nothing"
+
+DISTRIBUTED = "c10d::"
+"""How names of PyTorch's ops begin that communicate; without a GPU the host may wait in them."""
+
+WAITS: tuple[int, str] = (SYNCHRONIZATION, f"{DISTRIBUTED}wait")
+"""Label of the time in which the host waits for the end of a collective that runs on another thread."""
+
+_ROUNDED_NS = 1_000
+"""Times of a trace are written to this at worst."""
+_WOKEN_NS = 200_000
+"""A thread that does something so soon after such an end, and nothing before, waited for it."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +79,7 @@ class HostLabels:
         self._core = core
         self._calls = calls = calls_of(core)
         c = core.columns
+        ended = [row for one in collectives_of(core).nodes if one.on_host for row in one.rows]
         self._rows = calls.rows if len(calls.rows) else host_rows(c)
         self._threads: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         for thread, at in positions_by(c.thread[self._rows]):
@@ -74,9 +87,25 @@ class HostLabels:
             times, inside = innermost_calls(core, rows[c.dur_ns[rows] > 0].astype(np.int64))
             for mark in calls.spans:
                 times, inside = _covered(core, times, inside, calls.span_rows(mark, thread))
-            self._threads[thread] = times, inside
+            self._threads[thread] = times, self._waiting(times, inside, np.array(ended, np.int64))
         self._of_mark = {int(row): mark for mark, rows in calls.spans.items() for row in rows.tolist()}
-        self._labels: dict[int, Label] = {}
+        self._of_mark |= dict.fromkeys(ended, WAITS[0])
+        self._labels: dict[int, Label] = dict.fromkeys(ended, WAITS)
+
+    def _waiting(self, times: np.ndarray, inside: np.ndarray, ended: np.ndarray) -> np.ndarray:
+        """What is within where stretches in which no op works, and that end with a collective, are that collective."""
+        if not len(ended) or not len(times):
+            return inside
+        core, end_ns = self._core, self._core.columns.end_ns[ended]
+        at = np.searchsorted(times, end_ns - _ROUNDED_NS)
+        row = inside[at - 1]
+        names = core.columns.name[row]
+        communicates = np.array([core.names[name].startswith(DISTRIBUTED) for name in names.tolist()], bool)
+        there = (at > 0) & (at < len(times)) & ((row < 0) | (self._calls.state[row] != LAUNCH) | communicates)
+        there &= times[np.minimum(at, len(times) - 1)] - end_ns <= _WOKEN_NS
+        found = inside.copy()
+        found[at[there] - 1] = ended[there]
+        return found
 
     @property
     def first_ns(self) -> int:
@@ -304,19 +333,30 @@ class RankWork:
 
     def begin_ns(self, collective: int) -> int:
         """When the step of its part of a collective began on the host; without steps, when its first call did."""
-        row = self.first_row(collective)
+        return self._step_of(collective)[0]
+
+    def _step_of(self, collective: int) -> tuple[int, int]:
+        row, c = self.first_row(collective), self.core.columns
         step = int(self.core.gpu_step[row] if self.on_gpu else self.core.step[row])
-        return int(self.core.columns.start_ns[step]) if step >= 0 else self.host.first_ns
+        if step < 0:
+            return self.host.first_ns, int(c.end_ns.max())
+        return int(c.start_ns[step]), int(c.end_ns[step])
+
+    def own_ns(self, start_ns: int, end_ns: int) -> int:
+        """How long the host did not wait in collectives, or for them, within a span."""
+        did = self.host.within(start_ns, end_ns).items()
+        return end_ns - start_ns - sum(one.ns for label, one in did if label[1].startswith(DISTRIBUTED))
+
+    def own_of_step_ns(self, collective: int) -> int:
+        """The same within the step of its part of a collective."""
+        span = self._step_of(collective)
+        if span not in self._own_ns:
+            self._own_ns[span] = self.own_ns(*span)
+        return self._own_ns[span]
 
     @cached_property
-    def _waits(self) -> Intervals:
-        part = np.array(list(self.parts.values()), np.int64)
-        start = self._m.parts.own_start_ns[part]
-        return merge(start, start + self._m.wait_ns[part])
-
-    def waited_ns(self, start_ns: int, end_ns: int) -> int:
-        """How long some of its collectives waited for other ranks within a span."""
-        return int(np.diff(length_before(self._waits, np.array([start_ns, end_ns])))[0])
+    def _own_ns(self) -> dict[tuple[int, int], int]:
+        return {}
 
     def waited_for(self, row: int) -> tuple[int, int]:
         """For which rank the kernel of a collective waited, -1 for none that is known, and how long, ns."""

@@ -20,7 +20,7 @@ from tracelens_graph.analyses.idle.host_states import (
 )
 from tracelens_graph.analyses.shared.common_factor import shared_factor
 from tracelens_graph.analyses.stragglers.chains import Share
-from tracelens_graph.analyses.stragglers.rank_work import UNRECORDED, WORKS, Kernel, Label, Spent
+from tracelens_graph.analyses.stragglers.rank_work import DISTRIBUTED, UNRECORDED, WORKS, Kernel, Label, Spent
 from tracelens_graph.analyses.stragglers.segments import Arrivals, Late
 from tracelens_graph.analyses.stragglers.slow_hosts import ALL_CALLS
 from tracelens_graph.graph.collectives import collectives_of
@@ -66,9 +66,6 @@ _WAITS = (SYNCHRONIZATION, COPY_TO_DEVICE)
 
 _NEVER_WORK = ("data_loader", "allocation", "profiler")
 """Reasons that hold whatever program a rank runs."""
-
-_DISTRIBUTED = "c10d::"
-"""How names of PyTorch's ops begin that communicate; without a GPU the host may wait in them."""
 
 UNNAMED = (EARLIER, EVEN, UNKNOWN, OWN)
 """Words that give no reason."""
@@ -240,7 +237,7 @@ def _host(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
     label = max(ours, key=lambda one: mine[one].ns - others.get(one, Spent()).ns)
     core, spent = late.blamed.rank.core, mine[label]
     evidence = _compared(arrivals, late, sums[state], other_sums[state])
-    if not late.blamed.rank.on_gpu and label[1].startswith(_DISTRIBUTED):
+    if not late.blamed.rank.on_gpu and label[1].startswith(DISTRIBUTED):
         return Reason(OTHERS, new, called(core, spent), evidence, spent.row)
     works, others_work = ({one: spent.ns for one, spent in of.items() if one[0] in WORKS} for of in (mine, others))
     if state in WORKS and shared_factor(works, others_work):

@@ -166,9 +166,10 @@ class Arrivals:
             apart = [end - start for start, end in zip(starts, ends, strict=True)]
             if min(apart) < 0 or apart[1] <= _WOKEN_NS < apart[0]:  # the host ran on, and the median one queued up
                 starts = [one.start_ns(before) for one in ranks]
-        waited = [one.waited_ns(start, end) for one, start, end in zip(ranks, starts, ends, strict=True)]
-        longer = (ends[0] - starts[0]) - (ends[1] - starts[1])
-        new = min(max(longer - max(waited[0] - waited[1], 0), 0), late_ns)
+        own = [one.own_ns(start, end) for one, start, end in zip(ranks, starts, ends, strict=True)]
+        of_step = [one.own_of_step_ns(collective) for one in ranks]
+        # What others wait for in a step is no more than the rank did longer in it.
+        new = max(min(own[0] - own[1], of_step[0] - of_step[1], late_ns), 0)
         sides = [
             Side(one, Chain(end), start, end, (start, end)) for one, start, end in zip(ranks, starts, ends, strict=True)
         ]

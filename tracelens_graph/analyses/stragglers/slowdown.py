@@ -205,8 +205,7 @@ class Slowdown:
         if not self.work.is_covered:
             return ""
         found = self._line(known or {})
-        is_slow = lacking and self.job >= 1 + WORTH_A_REASON
-        return f"{found}; waiting for ranks that are missing counts as transfers" if is_slow else found
+        return f"{found}; ranks that are missing are taken to hold nobody up" if lacking else found
 
     def _line(self, known: Mapping[int, tuple[str, str]]) -> str:
         text = f"slowdown: {self.job:.2f} times the ideal job, in which ranks have even work"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -226,7 +227,7 @@ class Usual:
                 usual[key] = np.where(takes >= 0, np.where(found.by_place & (like > 0), like, mean), -1)
             else:
                 usual[key] = takes.astype(np.int64)
-        return Even(usual)
+        return replace(even, lanes=usual, moves_ns=np.where(even.kind < 0, even.moves_ns, -1))
 
     def longer_ns(self, place: int) -> int:
         """How much longer GPU work of a rank takes than that of its like, chance included."""
