@@ -41,7 +41,7 @@ export class Holders {
     this.choice = choice("Device", titles, (k) => this.show(devices[Number(k)]));
     put(place, this.title, this.says, el("div.bar", devices.length > 1 && this.choice, this.buttons), this.bars);
     const paths = this.table?.columns.find((one) => one.name === "module_path");
-    this.by(new Set(paths?.cells).size > 1 ? this.way : "op");
+    this.by(new Set(Array.from(paths?.cells ?? [])).size > 1 ? this.way : "op");
     this.show(this.device);
   }
 
