@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import io
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from tracelens_graph.errors import NotATraceError, TraceError
 from tracelens_graph.loaders.databases import Database
 from tracelens_graph.loaders.memory_snapshot import snapshot
-from tracelens_graph.loaders.nsys import report
+from tracelens_graph.loaders.nsys import columns, report
 from tracelens_graph.loaders.rocprof import results, rocpd, rpd
+
+if TYPE_CHECKING:
+    from tracelens_graph.loaders.kineto.collect import Collector
+
+_AT_ONCE = 1 << 20
+_Piece = TypeVar("_Piece")
 
 
 def open_database(where: Path | bytes, name: str) -> BinaryIO:
@@ -22,11 +29,39 @@ def open_database(where: Path | bytes, name: str) -> BinaryIO:
         NotATraceError: it is the database of something else.
         TraceError: it is damaged, cut short or encrypted; also while the stream is read.
     """
-    pieces = _checked(_pieces, where, name)
-    return _Stream(pieces, next(pieces, b""))
+    pieces = checked(_pieces, where, name)
+    return Pieces(pieces, next(pieces, b""))
+
+
+def collect_database(where: Path | bytes, name: str, collector: Collector) -> dict[str, Any] | None:
+    """Collect the events of a report of Nsight Systems without their text; what stands beside them.
+
+    None of another database, and where a row holds what columns do not: then its text is to be read.
+
+    Raises:
+        TraceError: it is damaged, cut short or encrypted.
+    """
+    with _opened(where, name) as (one, database):
+        try:
+            return columns.collected(database, collector) if one is report else None
+        except (TypeError, ValueError, OverflowError, LookupError):
+            return None
+
+
+def database_blocks(where: Path | bytes, name: str) -> Generator[bytes]:
+    """The events of a report that was collected so, as lists in JSON: one for each of the collected chunks."""
+    with _opened(where, name) as (_, database):
+        yield from columns.blocks(database)
 
 
 def _pieces(where: Path | bytes, name: str) -> Iterator[bytes]:
+    with _opened(where, name) as (one, database):
+        yield from one.translated(database)
+
+
+@contextmanager
+def _opened(where: Path | bytes, name: str) -> Iterator[tuple[Any, Database]]:
+    """The tables of a database, and the module that reads them."""
     connection = None
     try:
         connection = _connection(where)
@@ -34,7 +69,7 @@ def _pieces(where: Path | bytes, name: str) -> Iterator[bytes]:
         database = Database(connection, name)
         for one in (report, rocpd, rpd):
             if one.is_report(database):
-                yield from one.translated(database)
+                yield one, database
                 return
     except (sqlite3.Error, UnicodeDecodeError) as error:  # the second where a message names what is damaged
         raise TraceError(f"{name}: the SQLite database cannot be read: {error}") from None
@@ -63,7 +98,7 @@ def open_result(stream: BinaryIO, name: str) -> BinaryIO:
         TraceError: it is cut short, or is not built as rocprofv3 builds it.
     """
     with stream:
-        return _Stream(_checked(results.translated, _all(stream), name))
+        return Pieces(checked(results.translated, _all(stream), name))
 
 
 def open_snapshot(stream: BinaryIO, name: str) -> BinaryIO:
@@ -74,10 +109,10 @@ def open_snapshot(stream: BinaryIO, name: str) -> BinaryIO:
         TraceError: it is damaged.
     """
     with stream:
-        return _Stream(_checked(snapshot.translated, _all(stream), name))
+        return Pieces(checked(snapshot.translated, _all(stream), name))
 
 
-def _checked(translated: Callable[[Any, str], Iterator[bytes]], source: Any, name: str) -> Iterator[bytes]:
+def checked(translated: Callable[[Any, str], Iterator[_Piece]], source: Any, name: str) -> Iterator[_Piece]:
     """The pieces of a translation; what no profiler writes, such as a text for a time, is an error in one line."""
     try:
         yield from translated(source, name)
@@ -86,10 +121,10 @@ def _checked(translated: Callable[[Any, str], Iterator[bytes]], source: Any, nam
 
 
 def _all(stream: BinaryIO) -> bytes:
-    return b"".join(iter(lambda: stream.read(1 << 20), b""))
+    return b"".join(iter(lambda: stream.read(_AT_ONCE), b""))
 
 
-class _Stream(io.RawIOBase, BinaryIO):
+class Pieces(io.RawIOBase, BinaryIO):
     """The pieces of a text as a stream of bytes."""
 
     def __init__(self, pieces: Iterator[bytes], first: bytes = b"") -> None:

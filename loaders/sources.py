@@ -69,7 +69,7 @@ class Source:
         self._spooled = False
         self.is_loaded = False
         self.is_generic = bool(os.environ.get(GENERIC))
-        with self._raw() as file:
+        with self.raw() as file:
             self._stamp = (0, 0, 0) if path is None else _stamp(os.fstat(file.fileno()))
             head = file.read(HEAD)
         self.packing = _packing(head, name)
@@ -83,6 +83,11 @@ class Source:
     def in_memory(self) -> bool:
         """Whether the bytes are held in memory, not in a file."""
         return self._data is not None
+
+    @property
+    def database(self) -> Path | bytes:
+        """Where the tables of a database are."""
+        return self.path or self._data or b""
 
     @property
     def lasting(self) -> bool:
@@ -101,7 +106,7 @@ class Source:
     def raw_size(self) -> int:
         """Size of the decompressed bytes, estimated where the format does not say."""
         if self.packing == "gzip":
-            with self._raw() as file:
+            with self.raw() as file:
                 file.seek(-4, os.SEEK_END)
                 tail = int.from_bytes(file.read(4), "little")
             # The trailer counts modulo 4 GiB, and only the last member: never less than what is stored.
@@ -110,7 +115,7 @@ class Source:
             import zipfile
 
             try:
-                with self._raw() as file, zipfile.ZipFile(file) as archive:
+                with self.raw() as file, zipfile.ZipFile(file) as archive:
                     return max((member.file_size for member in archive.infolist()), default=0)
             except zipfile.BadZipFile:
                 return self.stored_size
@@ -140,7 +145,7 @@ class Source:
 
     def _unpacked(self) -> BinaryIO:
         """A fresh stream of what was packed; of a database, of the trace that says the same."""
-        raw = self._raw()
+        raw = self.raw()
         if self.path is not None and _stamp(os.fstat(raw.fileno())) != self._stamp:
             raw.close()
             raise self._changed()
@@ -158,7 +163,7 @@ class Source:
             raw.close()
             from tracelens_graph.loaders.reports import open_database
 
-            return open_database(self.path or self._data or b"", self.name)
+            return open_database(self.database, self.name)
         return raw
 
     def most_unpacked(self) -> float:
@@ -208,7 +213,8 @@ class Source:
             raise TypeError(f"{self.name} is spooled to a file of this process, which no other can rely on")
         return self.__dict__
 
-    def _raw(self) -> BinaryIO:
+    def raw(self) -> BinaryIO:
+        """A fresh stream of the bytes as they are stored."""
         if self._data is not None:
             return io.BytesIO(self._data)
         assert self.path is not None

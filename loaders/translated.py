@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-_EVENTS_AT_ONCE = 2048
+EVENTS_AT_ONCE = 2048
 
 
 def trace_text(beside: dict[str, Any], events: Iterable[str]) -> Iterator[bytes]:
@@ -24,8 +24,14 @@ def trace_text(beside: dict[str, Any], events: Iterable[str]) -> Iterator[bytes]
     """
     head = msgspec.json.encode(beside)[:-1]
     between = head + (b"," if beside else b"") + b'"traceEvents":[\n'
-    events = iter(events)
-    while some := list(islice(events, _EVENTS_AT_ONCE)):
-        yield between + ",\n".join(some).encode("utf-8", "replace")
+    for some in joined(events):
+        yield between + some
         between = b",\n"
     yield (b"" if between == b",\n" else between) + b"\n]}\n"
+
+
+def joined(events: Iterable[str]) -> Iterator[bytes]:
+    """Events as JSON with commas between them, `EVENTS_AT_ONCE` at a time."""
+    events = iter(events)
+    while some := list(islice(events, EVENTS_AT_ONCE)):
+        yield ",\n".join(some).encode("utf-8", "replace")

@@ -37,6 +37,7 @@ def load(
     source: Any,
     *,
     et: Any = None,
+    memory: Any = None,
     capture: Any = None,
     identify: bool = False,
     like: Any = None,
@@ -52,6 +53,8 @@ def load(
             input, bytes, a file object, or parsed JSON (a dict with `traceEvents` or the list of events).
         et: the execution trace of the same run, given like `source`: the graph is linked with it (`g.link`), and takes
             from it arguments of ops and collectives that the trace does not record.
+        memory: a snapshot of CUDA memory (`torch.cuda.memory._dump_snapshot`) that was taken in the same run: its
+            allocations stand in the graph as if they had been recorded with the trace.
         capture: folder or trace of the captures of the graphs that it replays, or several of these: replayed kernels
             get the ops, shapes and modules that were recorded there.
         identify: infer what replayed kernels are that no capture describes, from their names and order: they get
@@ -66,7 +69,8 @@ def load(
     Raises:
         NotATraceError: it is something else; the message says what was found.
         TraceError: it cannot be read.
-        LinkError: the execution trace is of another program or rank, or no graph was captured in the captures.
+        LinkError: the execution trace is of another program or rank, no graph was captured in the captures, or the
+            snapshot is of another time.
         MissingExtraError: `.json.zst` needs the extra `zstd`.
 
     Warns:
@@ -78,8 +82,8 @@ def load(
             source = open_source(source)
             source.is_generic = True
         core = load_core(
-            source, et=et, capture=capture, identify=identify if like is None else like, tell=unused.append,
-            progress=progress or shown, processes=processes,
+            source, et=et, memory=memory, capture=capture, identify=identify if like is None else like,
+            tell=unused.append, progress=progress or shown, processes=processes,
         )  # fmt: skip
     for line in unused:
         warnings.warn(line, IncompleteSetWarning, stacklevel=2)

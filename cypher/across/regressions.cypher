@@ -31,10 +31,10 @@
 //   modules: of a kernel, places of modules that it ran for, most own time first; of the last of its traces
 WITH {of: 'kernel', label: null, named: null, min_percent: 5, top: 20} AS p
 CALL (p) {
-  OPTIONAL MATCH (t:Trace {state: 'complete'})
-  WITH collect(t['label_' + p.label]) AS values
-  RETURN p.label IS NOT NULL AND all(v IN values WHERE v IS :: INTEGER | FLOAT) AS numbers,
-         all(v IN values WHERE toString(v) =~ 'v?[0-9]+([.-][0-9]+)*([+].*)?') AS versions
+  MATCH (t:Trace {state: 'complete'})
+  WITH t['label_' + p.label] AS v WHERE v IS NOT NULL
+  RETURN count(CASE WHEN v IS :: INTEGER | FLOAT THEN null ELSE 1 END) = 0 AS numbers,
+         count(CASE WHEN toString(v) =~ 'v?[0-9]+([.-][0-9]+)*([+].*)?' THEN null ELSE 1 END) = 0 AS versions
 }
 CALL (p) {
   WITH p WHERE p.of = 'kernel'
@@ -54,7 +54,8 @@ WHERE build IS NOT NULL
 WITH * ORDER BY t.pushed_ns, t.id
 WITH p, numbers, versions, build, min(t.pushed_ns) AS pushed, collect(t) AS traces, collect(spent) AS spent,
      sum(t.gpu_sum_ns) AS gpu_ns
-ORDER BY CASE WHEN numbers THEN [toFloat(build)]
+ORDER BY CASE WHEN p.label IS NULL THEN []
+              WHEN numbers THEN [toFloat(build)]
               WHEN versions THEN [part IN split(replace(replace(split(build, '+')[0], '-', '.'), 'v', ''), '.') | toFloat(part)]
          END, pushed, build
 WITH p, collect({build: build, traces: traces, gpu_ns: gpu_ns}) AS builds, collect(spent) AS spent

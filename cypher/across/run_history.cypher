@@ -22,10 +22,10 @@
 //   busy_change_percent: change of the busy time against the trace before, %
 WITH {label: null, run: null, named: null} AS p
 CALL (p) {
-  OPTIONAL MATCH (t:Trace {state: 'complete'})
-  WITH collect(t['label_' + p.label]) AS values
-  RETURN p.label IS NOT NULL AND all(v IN values WHERE v IS :: INTEGER | FLOAT) AS numbers,
-         all(v IN values WHERE toString(v) =~ 'v?[0-9]+([.-][0-9]+)*([+].*)?') AS versions
+  MATCH (t:Trace {state: 'complete'})
+  WITH t['label_' + p.label] AS v WHERE v IS NOT NULL
+  RETURN count(CASE WHEN v IS :: INTEGER | FLOAT THEN null ELSE 1 END) = 0 AS numbers,
+         count(CASE WHEN toString(v) =~ 'v?[0-9]+([.-][0-9]+)*([+].*)?' THEN null ELSE 1 END) = 0 AS versions
 }
 MATCH (t:Trace {state: 'complete'})
 WHERE (p.run IS NULL OR t.run = p.run) AND (p.named IS NULL OR t.name = p.named)

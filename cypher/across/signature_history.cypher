@@ -20,7 +20,6 @@
 //   input_strides: strides of the inputs, JSON
 //   concrete_inputs: values of the inputs that are no tensors, JSON
 //   signature: its key
-//   others: further signatures that fit the question, which took less time
 //   calls: calls with GPU work
 //   gpu_time_us: their GPU time, us
 //   mean_us: the same of a call, us
@@ -31,31 +30,28 @@
 //   change_percent: change of mean_us against the trace before, %
 WITH {op: null, input_dims: null, signature: null, label: null, named: null} AS p
 CALL (p) {
-  OPTIONAL MATCH (t:Trace {state: 'complete'})
-  WITH collect(t['label_' + p.label]) AS values
-  RETURN p.label IS NOT NULL AND all(v IN values WHERE v IS :: INTEGER | FLOAT) AS numbers,
-         all(v IN values WHERE toString(v) =~ 'v?[0-9]+([.-][0-9]+)*([+].*)?') AS versions
+  MATCH (t:Trace {state: 'complete'})
+  WITH t['label_' + p.label] AS v WHERE v IS NOT NULL
+  RETURN count(CASE WHEN v IS :: INTEGER | FLOAT THEN null ELSE 1 END) = 0 AS numbers,
+         count(CASE WHEN toString(v) =~ 'v?[0-9]+([.-][0-9]+)*([+].*)?' THEN null ELSE 1 END) = 0 AS versions
 }
 MATCH (x:Signature)<-[s:SPENT]-(t:Trace {state: 'complete'})
 WHERE (p.op IS NULL OR x.name = p.op) AND (p.named IS NULL OR t.name = p.named)
-  AND (p.signature IS NULL OR x.key = p.signature)
+  AND (p.signature IS NULL OR x.key = p.signature) AND (p.label IS NULL OR t['label_' + p.label] IS NOT NULL)
   AND (p.input_dims IS NULL OR replace(coalesce(x.input_dims, ''), ' ', '') = replace(p.input_dims, ' ', ''))
-WITH *, toString(t['label_' + p.label]) AS value
-WHERE p.label IS NULL OR value IS NOT NULL
-WITH numbers, versions, x, collect({t: t, s: s, value: value}) AS rows, sum(s.ns) AS ns
-ORDER BY ns DESC, x.key
-WITH numbers, versions, collect({x: x, rows: rows}) AS fitting
-UNWIND fitting[0].rows AS r
-WITH fitting[0].x AS x, size(fitting) - 1 AS others, r,
+WITH p, numbers, versions, x, collect({t: t, s: s, value: toString(t['label_' + p.label])}) AS rows, sum(s.ns) AS ns
+ORDER BY ns DESC, x.key LIMIT 1
+UNWIND rows AS r
+WITH x, r,
      CASE WHEN numbers THEN [toFloat(r.value)]
-                WHEN versions THEN [part IN split(replace(replace(split(r.value, '+')[0], '-', '.'), 'v', ''), '.') | toFloat(part)]
-           END AS place
+          WHEN versions THEN [part IN split(replace(replace(split(r.value, '+')[0], '-', '.'), 'v', ''), '.') | toFloat(part)]
+     END AS place
 ORDER BY place, r.t.pushed_ns, r.t.id
-WITH x, others, collect({r: r, mean: toFloat(r.s.ns) / r.s.n}) AS rows
+WITH x, collect({r: r, mean: toFloat(r.s.ns) / r.s.n}) AS rows
 UNWIND range(0, size(rows) - 1) AS i
-WITH x, others, rows[i].r AS r, rows[i].mean AS mean, CASE WHEN i > 0 THEN rows[i - 1].mean END AS before
+WITH x, rows[i].r AS r, rows[i].mean AS mean, CASE WHEN i > 0 THEN rows[i - 1].mean END AS before
 RETURN r.value AS label_value, r.t.run AS run, r.t.name AS trace, x.name AS op, x.input_dims AS input_dims,
        x.input_types AS input_types, x.input_strides AS input_strides, x.concrete_inputs AS concrete_inputs,
-       x.key AS signature, others, r.s.n AS calls, r.s.ns / 1e3 AS gpu_time_us, mean / 1e3 AS mean_us, r.s.min_ns / 1e3 AS min_us,
+       x.key AS signature, r.s.n AS calls, r.s.ns / 1e3 AS gpu_time_us, mean / 1e3 AS mean_us, r.s.min_ns / 1e3 AS min_us,
        r.s.median_ns / 1e3 AS median_us, r.s.max_ns / 1e3 AS max_us, r.s.percent_of_roof AS percent_of_roof,
        CASE WHEN before > 0 THEN 100 * (mean - before) / before END AS change_percent

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -40,10 +42,23 @@ class FileDetails(Details):
             return None
         return np.array([(c.offset, c.length, c.repaired) for c in self._chunks], np.int64).reshape(-1, 3)
 
+    @property
+    def end(self) -> int:
+        """Where the last event ends in the decompressed bytes; 0 without events."""
+        return max((chunk.offset + chunk.length for chunk in self._chunks), default=0)
+
     def texts(self, blocks: Iterable[int]) -> Iterator[bytes]:
         """Texts of blocks, in one pass over the file from the first to the last of them."""
         wanted = list(blocks)
         if not wanted:
+            return
+        if self.source.packing == "sqlite" and not self._chunks[0].length:
+            from tracelens_graph.loaders.reports import database_blocks
+
+            self.source.check_unchanged()
+            with closing(database_blocks(self.source.database, self.source.name)) as found:
+                chosen = set(wanted)
+                yield from (block for at, block in enumerate(islice(found, wanted[-1] + 1)) if at in chosen)
             return
         with self.source.open() as stream:
             position = 0

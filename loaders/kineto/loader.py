@@ -7,6 +7,7 @@ anything about the second process fails, its result is thrown away and the first
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import signal
@@ -124,6 +125,14 @@ def load_kineto(source: Source, progress: Progress | None = None, processes: int
 
 
 def _collect(source: Source, progress: Progress | None, processes: int | None) -> tuple[Collected, Walker]:
+    if source.packing == "sqlite":
+        from tracelens_graph.loaders.reports import collect_database
+
+        collector = Collector(is_generic=source.is_generic)
+        if (beside := collect_database(source.database, source.name, collector)) is not None:
+            walker = Walker(io.BytesIO(), source.name)
+            walker.head = beside
+            return collector.out, walker
     total = source.raw_size()
     on_progress = (lambda done: progress(min(done, total), total)) if progress else None
     with source.open() as stream:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import index
 from typing import Any
 
 import msgspec
@@ -38,12 +39,12 @@ class Change:
 
     Attributes:
         time_us: its time since 1970; None for an allocation before the recorded history.
-        frames: the Python stack, the innermost frame first.
+        frames: the Python stack as the profiler names frames, the outermost first.
         event: its instant as the profiler writes it, without place and time.
     """
 
     time_us: int | None
-    frames: Sequence[Entry]
+    frames: Sequence[str]
     event: Entry
 
 
@@ -75,6 +76,16 @@ def translated(data: bytes, name: str) -> Iterator[bytes]:
     }  # fmt: skip
     encode = msgspec.json.Encoder().encode
     return trace_text(beside, (encode(event).decode() for event in _events(found, zero)))
+
+
+def history(data: bytes, name: str) -> Iterator[tuple[list[Entry], list[list[Change]]]]:
+    """Once: the segments of a snapshot, and of each device what it allocated and released.
+
+    Raises:
+        NotATraceError, TraceError: as `snapshot_in`.
+    """
+    found = snapshot_in(data, name)
+    yield segments_of(found), [list(changes(found, device)) for device in devices_of(found)]
 
 
 def segments_of(snapshot: Entry) -> list[Entry]:
@@ -113,7 +124,7 @@ def changes(snapshot: Entry, device: int) -> Iterator[Change]:
     segments = [segment for segment in snapshot["segments"] if segment["device"] == device]
     reserved = sum(segment["total_size"] for segment in segments)
     reserved -= sum(_RESERVED.get(entry["action"], 0) * entry["size"] for entry in entries)
-    allocated = 0
+    allocated, stacks = 0, dict[int, list[str]]()
     for entry in [*_before(entries, segments), *entries]:
         action, size = entry["action"], entry["size"]
         reserved += _RESERVED.get(action, 0) * size
@@ -123,13 +134,28 @@ def changes(snapshot: Entry, device: int) -> Iterator[Change]:
         allocated += 0 if has_failed else _CHANGES[action] * size
         args = {
             "Total Reserved": reserved, "Total Allocated": allocated, "Bytes": _CHANGES[action] * size,
-            "Device Id": device, "Device Type": _GPU, **({} if has_failed else {"Addr": entry["addr"]}),
+            "Device Id": device, "Device Type": _GPU, **({} if has_failed else {"Addr": index(entry["addr"])}),
         }  # fmt: skip
         event = {
             "ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[OutOfMemory]" if has_failed else "[memory]",
             "args": args,
         }  # fmt: skip
-        yield Change(entry["time_us"], entry.get("frames") or (), event)
+        frames = entry.get("frames") or ()
+        if id(frames) not in stacks:  # stacks that are equal are one object in most pickles
+            stacks[id(frames)] = _names(frames)
+        yield Change(_time(entry), stacks[id(frames)], event)
+
+
+def _time(entry: Entry) -> int | None:
+    """The time of an entry, us.
+
+    Raises:
+        TypeError, ValueError: it is none.
+    """
+    time = entry["time_us"]
+    if time is not None and not 0 <= index(time) < 2**52:
+        raise ValueError(f"time_us {time}")
+    return time
 
 
 def _events(snapshot: Entry, zero: int) -> Iterator[Entry]:
@@ -140,7 +166,7 @@ def _events(snapshot: Entry, zero: int) -> Iterator[Entry]:
         for time, change in _with_times(changes(snapshot, device), zero):
             now = time
             if change.event["args"]["Bytes"] > 0:
-                yield from _frames(open_frames, _names(change.frames), time, place)
+                yield from _frames(open_frames, change.frames, time, place)
             yield change.event | place | {"ts": time}
         yield from _frames(open_frames, [], now + 1, place)
         yield from _annotations(snapshot, device, zero, now + 1, place)

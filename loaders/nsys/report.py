@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -45,7 +46,7 @@ class _Table(NamedTuple):
 
     Attributes:
         category: SQL for the category.
-        names: SQL for the name; the first whose columns are there counts.
+        names: SQL for the name, or columns of the ids of texts; the first whose columns are there counts.
         is_host: whether its rows are calls of a thread; else they are work on a stream.
         arguments: key -> SQL, left out where one of its columns is missing.
         device: SQL for the device, as `names`.
@@ -59,10 +60,21 @@ class _Table(NamedTuple):
     device: tuple[str, ...] = ("deviceId",)
 
 
+class Rows(NamedTuple):
+    """The rows of a table as events: arguments of `event_rows`, but that the name may be a column of ids of texts."""
+
+    source: str
+    category: str
+    name: str
+    pid: str
+    tid: str
+    arguments: dict[str, str]
+
+
 _ON_GPU = {"context": "contextId", "stream": "streamId", "correlation": "correlationId"}
 _TABLES = (
     _Table(
-        "CUPTI_ACTIVITY_KIND_KERNEL", "'kernel'", (_text("demangledName"), _text("shortName")), False,
+        "CUPTI_ACTIVITY_KIND_KERNEL", "'kernel'", ("demangledName", "shortName"), False,
         _ON_GPU | {
             "registers per thread": "registersPerThread", "shared memory": "staticSharedMemory + dynamicSharedMemory",
             "grid": "json_array(gridX, gridY, gridZ)", "block": "json_array(blockX, blockY, blockZ)",
@@ -81,10 +93,10 @@ _TABLES = (
     _Table(
         "CUPTI_ACTIVITY_KIND_RUNTIME",
         f"CASE WHEN {_text('nameId')} LIKE 'cuda%' THEN 'cuda_runtime' ELSE 'cuda_driver' END",
-        (_text("nameId"),), True,
+        ("nameId",), True,
         {"correlation": "correlationId", "returned": "NULLIF(returnValue, 0)"},
     ),
-    _Table("OSRT_API", "'cuda_runtime'", (_text("nameId"),), True, {"returned": "NULLIF(returnValue, 0)"}),
+    _Table("OSRT_API", "'cuda_runtime'", ("nameId",), True, {"returned": "NULLIF(returnValue, 0)"}),
     _Table(
         "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "'cuda_sync'", (_WAIT,), False,
         _ON_GPU | {
@@ -126,13 +138,23 @@ def translated(database: Database) -> Iterator[bytes]:
     Raises:
         NotATraceError: the report holds nothing with a begin and an end.
     """
+    beside, parts = contents(database)
+    return trace_text(beside, chain.from_iterable(texts for _, texts in parts))
+
+
+def contents(database: Database) -> tuple[dict[str, Any], Iterator[tuple[Rows | None, Iterator[str]]]]:
+    """What stands beside the events, and the events as JSON, with the rows that they are where rows are all there is.
+
+    Raises:
+        NotATraceError: the report holds nothing with a begin and an end.
+    """
     if not any(database.has(table, "start", "end") for table in (_RANGES, *(table.name for table in _TABLES))):
         raise NotATraceError(
             f"{database.name}: is a report of Nsight Systems without kernels, calls and ranges; record it with"
             " nsys profile --trace=cuda,nvtx"
         )
     _make_texts(database)
-    return trace_text(_beside(database), _events(database, _ranks(database)))
+    return _beside(database), _parts(database, _ranks(database))
 
 
 def _make_texts(database: Database) -> None:
@@ -182,10 +204,16 @@ def _beside(database: Database) -> dict[str, Any]:
     return beside
 
 
-def _events(database: Database, ranks: dict[int, int]) -> Iterator[str]:
+def _parts(database: Database, ranks: dict[int, int]) -> Iterator[tuple[Rows | None, Iterator[str]]]:
     for table in _TABLES:
         if database.has(table.name, "start", "end"):
-            yield from database.texts(_statement(table, database.columns[table.name], ranks))
+            rows = _rows(table, database.columns[table.name], ranks)
+            name = _text(rows.name) if rows.name.isidentifier() else rows.name
+            yield rows, database.texts(event_rows(**rows._replace(name=name)._asdict()))
+    yield None, _others(database, ranks)
+
+
+def _others(database: Database, ranks: dict[int, int]) -> Iterator[str]:
     held: dict[int, list[int]] = {}
     if database.has(_RANGES, "start", "end", "globalTid"):
         yield from (_text_of(event, ranks) for event in _ranges(database, held))
@@ -212,8 +240,8 @@ def _correlation(process: str, ranks: dict[int, int]) -> str:
     return f"correlationId + {_APART} * {case(process, ranks, str(len(ranks)))}" if ranks else "correlationId"
 
 
-def _statement(table: _Table, columns: set[str], ranks: dict[int, int]) -> str:
-    """The statement whose rows are the events of a table."""
+def _rows(table: _Table, columns: set[str], ranks: dict[int, int]) -> Rows:
+    """The events of a table."""
 
     def first(choices: tuple[str, ...]) -> str:
         return next((sql for sql in choices if columns.issuperset(_COLUMN.findall(sql))), "NULL")
@@ -226,10 +254,9 @@ def _statement(table: _Table, columns: set[str], ranks: dict[int, int]) -> str:
         arguments["rank"] = case(process, ranks, "NULL")
         if "correlation" in arguments:
             arguments["correlation"] = _correlation(process, ranks)
-    return event_rows(
-        table.name, category=table.category, arguments=arguments,
-        name=first(table.names), pid=arguments.get("device", process),
-        tid="globalTid & 0xFFFFFF" if table.is_host else "streamId",
+    return Rows(
+        table.name, table.category, first(table.names), arguments.get("device", process),
+        "globalTid & 0xFFFFFF" if table.is_host else "streamId", arguments,
     )  # fmt: skip
 
 

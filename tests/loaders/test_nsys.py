@@ -6,7 +6,9 @@ import sqlite3
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +17,9 @@ from nsys_reports import CALL, COPY, KERNEL, PID, RANGE, SECOND, TABLES, TEXTS, 
 import tracelens_graph as tlg
 from corpus import needs_corpus
 from tracelens_graph.errors import NotATraceError, TraceError
+from tracelens_graph.loaders import reports
 from tracelens_graph.loaders.ranges import range_event
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
 
 
@@ -152,6 +156,39 @@ def test_a_range_without_a_begin_is_counted_and_left_out(tmp_path: Path) -> None
 def test_bytes_and_files_give_one_graph(tmp_path: Path) -> None:
     file = report(tmp_path, TABLES, TEXTS)
     assert tlg.load(file).trace_id == tlg.load(file.read_bytes()).trace_id
+
+
+def as_text(file: Path) -> tlg.Graph:
+    """The graph of the text that says what a report says, which is read where columns do not hold a row."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reports, "collect_database", lambda *_: None)
+        return load_core(file)
+
+
+def assert_alike(one: tlg.Graph, other: tlg.Graph) -> None:
+    assert (one.names, one.threads, one.info) == (other.names, other.threads, other.info)
+    for name, column in one.columns.__dict__.items():
+        if isinstance(column, np.ndarray):
+            assert np.array_equal(column, getattr(other.columns, name)), name
+    uids = one.columns.uid.tolist()
+    assert one.details.events(uids) == other.details.events(uids)
+
+
+def test_columns_hold_what_the_text_says(tmp_path: Path) -> None:
+    assert_alike(load_core(file := report(tmp_path, TABLES, TEXTS)), as_text(file))
+
+
+@pytest.mark.parametrize(
+    "odd", [{"start": None}, {"end": 1}, {"end": 2**62}, {"shortName": 99, "demangledName": 99}, {"streamId": "x"}]
+)
+def test_rows_that_columns_do_not_hold_are_read_from_the_text(odd: dict[str, Any], tmp_path: Path) -> None:
+    file = report(tmp_path, {**TABLES, "CUPTI_ACTIVITY_KIND_KERNEL": [KERNEL, KERNEL | odd]}, TEXTS)
+    assert_alike(load_core(file), as_text(file))
+
+
+@needs_corpus
+def test_columns_of_recorded_reports_hold_what_the_text_says(pair: list[Path]) -> None:
+    assert_alike(load_core(pair[0]), as_text(pair[0]))
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ def test_what_only_one_device_has_is_in_no_sum(tmp_path: Path) -> None:
     assert table["fastest"] == ["A", "", ""]
     assert list(table.notes)[:3] == [
         "failed in a: 1: z (out of memory)",
-        "in b 1 result has the operation and arguments of a later one, which counts",
+        "b: 1 result has the operation and arguments of a later result, which is taken instead",
         "not on all devices, so in no sum: 2: x (2)",
     ]
 

@@ -192,6 +192,7 @@ class Program(Group):
         "--identify": False,
         "--generic": False,
         "--like": True,
+        "--memory": True,
     }
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -354,6 +355,15 @@ def options(
             "platform or batch size, or a capture.",
         ),
     ] = None,
+    memory: Annotated[
+        str | None,
+        option(
+            "--memory",
+            metavar="SNAPSHOT",
+            help="Snapshot of CUDA memory of the same run (torch.cuda.memory._dump_snapshot), which answers questions "
+            "on memory.",
+        ),
+    ] = None,
     generic: Annotated[
         bool, option("--generic", help="Read events of other tools' Chrome traces as functions of the host.")
     ] = False,
@@ -365,9 +375,9 @@ def options(
 
     Without a command, `tracelens-graph TRACE` is `tracelens-graph report TRACE`.
 
-    --cache, --force, --capture, --identify, --like, --generic and --debug may stand behind the command, too.
+    --cache, --force, --capture, --identify, --like, --memory, --generic and --debug may stand behind the command, too.
     """
     if generic:  # other processes read traces, too
         os.environ[GENERIC] = "1"
         ctx.call_on_close(lambda: os.environ.pop(GENERIC, None))
-    ANYWHERE.set(Anywhere(cache, force, tuple(capture or ()), like or identify, generic))
+    ANYWHERE.set(Anywhere(cache, force, tuple(capture or ()), like or identify, memory or "", generic))

@@ -62,7 +62,8 @@ def _store(files: list[str], run: str) -> Store:
 
         return TraceSet.of([load(files[0])])
 
-    is_plain = not (ANYWHERE.get().capture or ANYWHERE.get().identify) and all(map(os.path.isfile, files))
+    given = ANYWHERE.get()
+    is_plain = not (given.capture or given.identify or given.memory) and all(map(os.path.isfile, files))
     if not is_plain:
         return in_memory(loaded, run)
     try:

@@ -164,7 +164,8 @@ class Call:
         of_et = [] if self.et is None else [self.et]
         trace, *others = without_folders([self.trace, *self.extensions, *of_et])
         like = ANYWHERE.get().identify
-        beside = [*ANYWHERE.get().capture, *([like] if isinstance(like, str) else [])]
+        given = ANYWHERE.get()
+        beside = [*given.capture, *filter(None, [given.memory]), *([like] if isinstance(like, str) else [])]
         return replace(
             self, trace=trace, extensions=others[: len(self.extensions)], et=others[-1] if of_et else None,
             joined={path: _seen_from(Path(self.trace).absolute().parent, path) for path in beside},
@@ -246,11 +247,8 @@ def _anywhere(joined: Mapping[str, str] | None = None) -> list[tuple[str, ...]]:
     called, given = joined or {}, ANYWHERE.get()
     like = given.identify
     by_kernels = [("--like", called.get(like, like))] if isinstance(like, str) else [("--identify",)] * like
-    return [
-        *[("--generic",)] * given.generic,
-        *(("--capture", called.get(one, one)) for one in given.capture),
-        *by_kernels,
-    ]
+    beside = [("--capture", one) for one in given.capture] + [("--memory", given.memory)] * bool(given.memory)
+    return [*[("--generic",)] * given.generic, *((name, called.get(one, one)) for name, one in beside), *by_kernels]
 
 
 def captures_beside(trace: str) -> str | None:

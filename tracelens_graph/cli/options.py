@@ -77,6 +77,7 @@ class Anywhere:
     Attributes:
         cache: whether the graph of a trace is kept, or taken from where it was kept.
         force: whether files may be replaced that the tool did not write.
+        memory: the snapshot of CUDA memory that the trace is joined with; empty for none.
         capture: captures that traces are joined with, as the user named them.
         identify: whether replayed kernels are identified without captures, or the trace that they are like.
         generic: whether events of tools that are not known are read as functions of the host.
@@ -86,6 +87,7 @@ class Anywhere:
     force: bool = False
     capture: tuple[str, ...] = ()
     identify: bool | str = False
+    memory: str = ""
     generic: bool = False
 
 

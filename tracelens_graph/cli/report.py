@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tracelens_graph.cli.options import (
+    ANYWHERE,
     NO_ARCH,
     Arch,
     ExecutionTraceFile,
@@ -204,6 +205,7 @@ def report(
         (several and against, f"--against takes one trace, not {number}; diff --by-name takes several runs"),
         (several and et, f"--et takes one trace, not {number}; those of a folder find theirs in it"),
         (several and outputs.formats, f"{', '.join(outputs.formats)} takes one trace, not {number}"),
+        (several and ANYWHERE.get().memory, f"--memory takes one trace, not {number}"),
         (against and asked_tables and not any(one.suffix for one in conditions),
          "--against adds nothing to --table; diff --table prints what changed of one"),
         (scheduler and not several, "--scheduler takes several traces, such as the ranks of a job, not 1"),

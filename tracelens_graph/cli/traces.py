@@ -135,6 +135,9 @@ def load_set(
     Those on the ranks of a job only if they are to be one.
     """
     from tracelens_graph.loading.many import load_core_set
+
+    if ANYWHERE.get().memory:
+        raise typer.BadParameter(f"--memory goes with one trace, not with {len(files):,}")
     from tracelens_graph.tables.terminal import progress_on_terminal
 
     with progress_on_terminal(f"reading {len(files):,} traces") as progress:
@@ -290,6 +293,10 @@ def load(
         warn([f"{core.info.source}: {core.info.damage}"])
     from tracelens_graph.loading.one import link_damage, linked
 
+    if snapshot := ANYWHERE.get().memory:
+        from tracelens_graph.loading.memory import with_memory
+
+        core = with_memory(core, snapshot, lambda line: warn([line]))
     if named := ANYWHERE.get().capture if capture is None else capture:
         from tracelens_graph.loading.captures import with_captures
 

@@ -133,15 +133,20 @@ def calls_at(columns: Columns, rows: Rows) -> Rows:
         columns: the graph's columns.
         rows: rows of the host that stand beside the call forest, such as instants.
     """
+    return calls_of(columns, columns.thread[rows], columns.start_ns[rows])
+
+
+def calls_of(columns: Columns, threads: Codes, at: Ns) -> Rows:
+    """For each of some moments of threads the innermost call that is going on, -1 for none."""
     host = rows_of_kind(columns, HOST_KINDS)
-    if not len(rows) or not len(host):
-        return np.full(len(rows), -1, np.int64)
+    if not len(at) or not len(host):
+        return np.full(len(at), -1, np.int64)
     thread = columns.thread[host]
     turns = np.flatnonzero(np.diff(thread, prepend=-1))  # a thread's calls stand together, those of one after the other
-    place = np.full(max(int(thread.max()), int(columns.thread[rows].max())) + 1, -1, np.int64)
+    place = np.full(max(int(thread.max()), int(threads.max())) + 1, -1, np.int64)
     place[thread[turns]] = np.arange(len(turns))
     group = np.repeat(np.arange(len(turns)), np.diff(turns, append=len(host)))
-    asked, at = place[columns.thread[rows]], columns.start_ns[rows]
+    asked = place[threads]
     position = _latest(group, columns.start_ns[host], asked, at)
     position = np.where((asked >= 0) & (group[position] == asked), position, -1)
     above = columns.parent[host]

@@ -19,6 +19,7 @@ def load_core(
     source: Any,
     *,
     et: Any = None,
+    memory: Any = None,
     capture: Any = None,
     identify: Any = False,
     tell: Callable[[str], None] = lambda line: None,
@@ -34,6 +35,7 @@ def load_core(
             standard input, bytes, a file object, or parsed JSON (a dict with `traceEvents` or `nodes`, or the list of
             events).
         et: the execution trace of the same run, given like `source`: see `linked`.
+        memory: a snapshot of CUDA memory of the same run, given like `source`: see `memory.with_memory`.
         capture: captures of the graphs that it replays: see `captures.with_captures`.
         identify: infer what replayed kernels are that no capture describes: see `identified.identified`.
         tell: called with a line on captures that could not be used.
@@ -44,10 +46,14 @@ def load_core(
         NotATraceError: it is something else; the message says what was found.
         TraceError: it cannot be read.
         ChangedTraceError: the file changed while it was loaded.
-        LinkError: the execution trace is of another program or rank.
+        LinkError: the execution trace is of another program or rank, or the snapshot of another time.
         MissingExtraError: `.json.zst` needs the extra `zstd`.
     """
     core = _load(source, progress, processes)
+    if memory is not None:
+        from tracelens_graph.loading.memory import with_memory
+
+        core = with_memory(core, memory, tell)
     if capture is not None:
         from tracelens_graph.loading.captures import with_captures
 

@@ -154,7 +154,7 @@ class _Side:
             yield f"failed in {self.name}: {_listed(ops)}"
         if number := sum(not one.error for one in self.results) - len(self.found):
             are = "result has" if number == 1 else "results have"
-            yield f"in {self.name} {number} {are} the operation and arguments of a later one, which counts"
+            yield f"{self.name}: {number} {are} the operation and arguments of a later result, which is taken instead"
         if self.unread:
             rest = f", and {len(self.unread) - 1} more" if len(self.unread) > 1 else ""
             yield f"cannot be read: {cut_end(self.unread[0], _LONGEST)}{rest}"

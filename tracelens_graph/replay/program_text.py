@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal
 
 from tracelens_graph._version import __version__
 from tracelens_graph.replay.custom.program import preamble
-from tracelens_graph.replay.replay_plan import Named, ReplayPlan, TensorValue, Traced, Use, Value
+from tracelens_graph.replay.replay_plan import Named, ReplayPlan, TensorValue, Use, Value
 from tracelens_graph.tables.names import short_name
 from tracelens_graph.utils.texts import cut_end
 
@@ -26,12 +26,12 @@ ProgramKind = Literal["op", "full", "sequence", "collectives", "instruction"]
 """What a program runs: one operation in short (`short_program`), operations in full one after another, several in their
 order with shared tensors, collectives, or instructions of XLA."""
 
-_CORE = ("values", "kernel", "measure")
+_CORE = ("report", "values", "kernel", "measure")
 _MODULES: dict[str, tuple[str, ...]] = {
     "full": (*_CORE, "operations"),
     "sequence": (*_CORE, "sequence"),
-    "collectives": ("collectives",),
-    "instruction": ("instruction",),
+    "collectives": ("report", "collectives"),
+    "instruction": ("report", "instruction"),
 }
 """Kind of a program -> modules of `replay/program/` whose text is its runner."""
 
@@ -208,21 +208,28 @@ def heading_lines(plan: ReplayPlan, width: int = _HEADING_WIDTH, is_short: bool 
     kernels = list(plan.traced.kernels[:_MOST_KERNELS])
     if is_short and kernels:
         # Of several the one that counts is seldom the first, so that all should fit.
-        names = kernels if len(kernels) == 1 else dict.fromkeys(map(short_name, kernels))
+        names = kernels if len(kernels) == 1 else dict.fromkeys(map(short_name, sorted(kernels, key=_is_memory_work)))
         kernels = [cut_end("; ".join(names), width - _LABEL)]
     elif len(plan.traced.kernels) > _MOST_KERNELS:
         kernels.append(f"and {len(plan.traced.kernels) - _MOST_KERNELS} more")
     for label, notes in {
-        "traced": [", ".join(_times(plan.traced, is_short))], "kernel": kernels, "runs under": plan.modes,
+        "traced": [", ".join(_times(plan, is_short))], "kernel": kernels, "runs under": plan.modes,
         "assumed": plan.assumed, "note": plan.notes,
     }.items():  # fmt: skip
         for note in notes:
             yield from entry(label, note, _LONGEST_KERNEL if label == "kernel" else _LONGEST, width)
 
 
-def _times(traced: Traced, is_short: bool) -> Iterator[str]:
+def _is_memory_work(name: str) -> bool:
+    """Whether GPU work is a copy or a fill, which says less than a kernel."""
+    return name.startswith(("Memcpy", "Memset"))
+
+
+def _times(plan: ReplayPlan, is_short: bool) -> Iterator[str]:
     """Number of calls, their GPU time, and the GPU, as far as they are known; in short without the call of the plan."""
-    yield f"{traced.calls:,} call{'s' * (traced.calls != 1)}" + (f" of {traced.within}" if traced.within else "")
+    traced = plan.traced
+    of = f" of {traced.within}" if traced.within not in ("", plan.name) else ""
+    yield f"{traced.calls:,} call{'s' * (traced.calls != 1)}{of}"
     if traced.kernels and traced.calls == 1:
         yield f"{traced.kernel_us:,.2f} us of GPU time"
     elif traced.kernels:

@@ -203,8 +203,8 @@ REPLAY_DEVICES = TableSchema(
         ),
         "traced_us": Column("the same sum of what the trace recorded", "us", heading="traced us", drop_priority=0),
         "replayed_percent": Column(
-            "share of the trace's GPU time that these operations are; one within another counts in both. Absent where "
-            "results do not have it",
+            "share of the trace's GPU time that these operations take; an operation inside another one counts twice. "
+            "Absent where results do not have it",
             "%",
             heading="% replayed",
             drop_priority=-1,

@@ -36,7 +36,7 @@ MEMORY_PEAK = TableSchema(
         "module_path": _PATH,
         "op": _OP,
         "blocks": Column.count("number of blocks alive then; absent for what was there before"),
-        "bytes": Column.total("sum of their sizes", "B", compared="main"),
+        "bytes": Column.total("sum of their sizes", "B", compared="main", drop_priority=-1),
         "percent": Column.share("share of all bytes in use then on the device"),
         "unreleased_bytes": Column.total("part of bytes that is not released in the recording", "B", drop_priority=3),
         "line": Column.text("innermost line of Python around the allocation of the largest of them", drop_priority=2),

@@ -64,6 +64,8 @@ def memory_over_time(g: Core | Window) -> list[DeviceMemory]:
         if len(there):
             rows = found.rows[there]
             reserved = _filled(found.reserved[there])
+            if reserved is not None and ((reserved > 0) & (reserved < found.allocated[there])).any():
+                reserved = None  # where a total cannot be true, the one before does not fit either
             devices.append(
                 DeviceMemory(name, c.start_ns[rows], found.change[there], found.allocated[there], reserved, rows)
             )
@@ -143,12 +145,13 @@ def memory_summary(g: Core | Window) -> Table:
     rows: list[tuple[Any, ...]] = []
     for peak in peaks(w):
         first, last, most = peak.held[0], peak.held[-1], int(found.allocated[peak.at])
-        reserved = found.reserved[peak.held]
+        max_reserved = int(found.reserved[peak.held].max())
+        max_reserved = max_reserved if max_reserved >= most else NO_VALUE
         kept = blocks.bytes[np.isin(blocks.begin, peak.held) & ~blocks.is_released]
         earlier = -found.change[np.intersect1d(blocks.before, peak.held)]
         rows.append(
             (peak.device, len(peak.held), int(found.allocated[first] - found.change[first]), most,
-             int(found.allocated[last]), shown_us(core, found.rows[peak.at]), held_then(int(reserved.max()), 0)[0],
+             int(found.allocated[last]), shown_us(core, found.rows[peak.at]), held_then(max_reserved, 0)[0],
              held_then(found.reserved[peak.at], most)[1], len(kept), int(kept.sum()), len(earlier), int(earlier.sum()))
         )  # fmt: skip
     rows.sort(key=lambda row: device_key(row[0]))

@@ -101,6 +101,7 @@ def _trace(g: Core) -> Table:
     ]
     facts: list[tuple[str, Any, str]] = [
         ("source", g.info.source, ""),
+        ("recorded with", g.framework.profiler or None, ""),
         (g.framework.entries, g.info.events, ""),
         ("nodes", len(c), ""),
         *(times if g.framework.has_times else _operators(g) if g.link else ()),

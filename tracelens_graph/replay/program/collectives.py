@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -15,6 +14,8 @@ from typing import Any
 
 import torch
 from torch import distributed
+
+from tracelens_graph.replay.program.report import why, write_results
 
 PLAN: dict[str, Any] = {}
 
@@ -53,21 +54,14 @@ def main() -> int:
     try:
         results = run_all(options)
         if distributed.get_rank() == 0:
-            show(results, options)
-            if options.json:
-                with open(options.json, "w", encoding="utf-8") as file:
-                    json.dump(results, file, indent=1)
+            show_table(results, options)
+            write_results(options.json, results)
     except Exception as error:
-        print(f"rank {distributed.get_rank()}: {first_line(error)}", file=sys.stderr)
+        print(f"rank {distributed.get_rank()}: {why(error)}", file=sys.stderr)
         return 1
     finally:
         distributed.destroy_process_group()
     return 0
-
-
-def first_line(error: Exception) -> str:
-    """What an error says, in one line."""
-    return (str(error).splitlines() or [""])[0][:200] or type(error).__name__
 
 
 def run_all(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -141,7 +135,7 @@ def run_one(case: dict[str, Any], group: Any, options: argparse.Namespace) -> di
         try:
             seconds = timed(prepared(case, group, options.device), group, options)
         except (RuntimeError, ValueError, TypeError) as failure:
-            error = first_line(failure)
+            error = why(failure)
     figures = torch.tensor([*seconds, float(bool(error))], dtype=torch.float32, device=options.device)
     distributed.all_reduce(figures, distributed.ReduceOp.MAX)
     *seconds, failed = figures.tolist()
@@ -278,7 +272,7 @@ def ring(into: torch.Tensor, out: torch.Tensor, ranks: list[int], group: Any) ->
     return call
 
 
-def show(results: list[dict[str, Any]], options: argparse.Namespace) -> None:
+def show_table(results: list[dict[str, Any]], options: argparse.Namespace) -> None:
     """Print the results as a table of at most 80 columns, and what differs from the trace below it."""
     print(f"{len(results)} collectives of {PLAN['job']}")
     print(f"here: {ranks_text(distributed.get_world_size())}, {BACKENDS[options.device]} on {options.device}")
@@ -294,9 +288,12 @@ def show(results: list[dict[str, Any]], options: argparse.Namespace) -> None:
         if "error" in one:
             print(f"{name:<28}{shown:>5}  failed: {one['error']}")
             continue
-        rates = [digits(one[key]) for key in ("algorithm_gb_per_s", "bus_gb_per_s")]
+        *rates, ratio = (
+            "" if one[key] is None else f"{one[key]:.3g}"
+            for key in ("algorithm_gb_per_s", "bus_gb_per_s", "ratio_to_traced")
+        )
         traced = f"{one['traced_us']:.1f}" if one["traced_us"] else ""
-        cells = [size_text(one["bytes"]), f"{one['median_us']:.1f}", *rates, traced, digits(one["ratio_to_traced"])]
+        cells = [size_text(one["bytes"]), f"{one['median_us']:.1f}", *rates, traced, ratio]
         print(form.format(name, shown, *cells))
     notes: dict[str, list[int]] = {}
     for number, one in enumerate(results, 1):
@@ -320,10 +317,3 @@ def size_text(size: float) -> str:
             return f"{size:.3g} {unit}" if size else ""
         size /= 1000
     return f"{size:.3g} GB"
-
-
-def digits(value: float | None) -> str:
-    """A number with three digits; empty for none."""
-    if value is None:
-        return ""
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}" if value >= 0.01 else f"{value:.3f}"

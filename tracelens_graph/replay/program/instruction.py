@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import statistics
 import sys
 import time
-from contextlib import nullcontext, redirect_stdout
-from pathlib import Path
+from contextlib import nullcontext
 from typing import Any
 
 import jax
+
+from tracelens_graph.replay.program.report import ended, quartiles, say, show, why, write_results
 
 PLAN: list[dict[str, Any]] = []
 
@@ -98,7 +97,7 @@ def measured(plan: dict[str, Any], asked: argparse.Namespace) -> dict[str, Any]:
             jax.block_until_ready(compiled(*operands))
             times.append((time.perf_counter_ns() - begin) / 1000)
     times = times[max(asked.warmup, 0) :]
-    low, median, high = statistics.quantiles(times * 2 if len(times) == 1 else times, n=4, method="inclusive")
+    low, median, high = quartiles(times)
     work = {} if largest else plan["work"]
     return {
         **known_of(plan), "percent": traced.get("percent"), "traced_us": traced.get("median_us"),
@@ -116,18 +115,6 @@ def known_of(plan: dict[str, Any]) -> dict[str, Any]:
     return {"op": plan["op"], "signature": plan["signature"], "count": plan["traced"].get("calls", 1)}
 
 
-def show(result: dict[str, Any]) -> None:
-    """Print a result."""
-    low, high = result["spread_us"]
-    print(f"{result['op']}: median {result['median_us']:,.2f} us of {result['iterations']} calls, on the host's clock")
-    print(f"  spread: {low:,.2f} to {high:,.2f} us in half of the calls")
-    print(f"  makes {result['dtype']}{result['shape']} on {result['device']}")
-    if result["traced_us"]:
-        print(f"  traced: {result['traced_us']:,.2f} us of GPU time")
-    if result["largest_size"]:
-        print(f"  no size above {result['largest_size']}: figures are not those of the traced call")
-
-
 def main() -> int:
     """Measure the instructions one after another; one that fails does not stop the others."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -143,20 +130,19 @@ def main() -> int:
     asked = parser.parse_args()
     if asked.graph:
         parser.error("--graph: XLA makes graphs itself; XLA_FLAGS=--xla_gpu_enable_command_buffer=... says of what")
+    return ended(lambda: run(asked), parser.prog, asked)
+
+
+def run(asked: argparse.Namespace) -> int:
+    """Measure what was asked for; the exit code says whether all of it ran."""
     results: list[dict[str, Any]] = []
-    with redirect_stdout(sys.stderr if asked.json == "-" else sys.stdout):
-        for plan in PLAN:
-            try:
-                results.append(measured(plan, asked))
-                show(results[-1])
-            except KeyboardInterrupt:
-                return 130
-            except Exception as error:
-                results.append({**known_of(plan), "error": (str(error) or repr(error)).splitlines()[0]})
-                print(f"{plan['op']}: {results[-1]['error']}", file=sys.stderr)
-    text = "[" + ",\n ".join(map(json.dumps, results)) + "]\n"
-    if asked.json == "-":
-        print(text, end="")
-    elif asked.json:
-        Path(asked.json).write_text(text)
+    for plan in PLAN:
+        try:
+            results.append(measured(plan, asked))
+            show(results[-1])
+            say("makes", f"{results[-1]['dtype']}{results[-1]['shape']}; times are by the host's clock")
+        except Exception as error:
+            results.append({**known_of(plan), "error": why(error)})
+            print(f"{plan['op']}: {why(error)}", file=sys.stderr)
+    write_results(asked.json, results)
     return int(any("error" in one for one in results))

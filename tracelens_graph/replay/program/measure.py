@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
-import re
-import statistics
 import sys
 import time
 from collections.abc import Callable
-from contextlib import redirect_stdout, suppress
+from contextlib import suppress
 from importlib import import_module
 from operator import attrgetter
-from pathlib import Path
-from textwrap import wrap
 from typing import Any
 
 import torch
 
 from tracelens_graph.replay.program.kernel import launcher
+from tracelens_graph.replay.program.report import quartiles, write
 from tracelens_graph.replay.program.values import build_on, built, device, storages_of, tensors
 
 # What stands below goes into programs.
@@ -243,11 +239,6 @@ def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, lar
     }
 
 
-def quartiles(times: list[float]) -> list[float]:
-    """Three numbers that part times into four equal parts; the second is the median."""
-    return statistics.quantiles(times * 2 if len(times) == 1 else times, n=4, method="inclusive")
-
-
 def settings(modes: list[str]) -> dict[str, Any]:
     """What PyTorch is set to where that changes which kernels run, and the modes of the call, such as autocast."""
     names = ("cuda.matmul.allow_tf32", "cudnn.allow_tf32", "cudnn.benchmark", "cudnn.deterministic")
@@ -267,82 +258,3 @@ def driver() -> str:
     with suppress(Exception):  # what it asks is not installed, or not allowed
         mhz = mhz or str(torch.cuda.clock_rate())
     return f"{version}, {mhz} MHz" if mhz.isdigit() else version
-
-
-FIGURES = (
-    ("computes", "tflops", "TFLOP/s"),
-    ("moves", "tbytes_per_s", "TB/s"),
-    ("reaches", "percent_of_roof", "% of the traced GPU's roof"),
-    ("traced", "traced_us", "us a call on the traced GPU, the median"),
-    ("ratio", "ratio_to_traced", "times what was traced"),
-    ("GPU work", "kernel_us", "us in one call under the profiler"),
-    ("shrunk", "largest_size", "is the largest size: figures are not those of the traced call"),
-)
-
-
-def show(result: dict[str, Any]) -> None:
-    """Print a result, at most 80 columns wide."""
-    low, high = result["spread_us"]
-    say("operation", f"{result['op']} on {result['device']}, torch {result['torch']}")
-    say("median", f"{digits(result['median_us'])} us a call ({result['iterations']} calls)")
-    say("spread", f"{digits(low)} to {digits(high)} us in half of the calls")
-    for label, key, unit in FIGURES:
-        if result[key] is not None:
-            calls = f" of {result['count']:,} calls" * (key == "traced_us" and result["count"] > 1)
-            say(label, f"{digits(result[key])} {unit}{calls}")
-    compared = {True: ", the same as traced", False: ", others than traced", None: ""}[result["kernels_as_traced"]]
-    for name in result["kernels"][:9]:
-        say("kernel", name)
-    if result["kernels"]:
-        say("kernels", f"{len(result['kernels'])}{compared}")
-    for text in result["assumed"]:
-        say("assumed", text)
-
-
-def say(label: str, text: str) -> None:
-    """Print a line, wrapped behind its label."""
-    print("\n".join(wrap(text, 80, initial_indent=f"{label:<9} ", subsequent_indent=" " * 10)))
-
-
-def digits(value: float) -> str:
-    """A number with two decimals, a small one with three digits."""
-    return f"{value:,.2f}".removesuffix(".00") if value >= 1 else f"{value:.3g}"
-
-
-def write_results(file: str | None, results: list[dict[str, Any]]) -> None:
-    """Write results where they are asked for, one on a line."""
-    text = "[" + ",\n ".join(map(json.dumps, results)) + "]\n"
-    if file == "-":
-        print(text, end="", file=sys.__stdout__)
-    elif file:
-        write(file, lambda part: Path(part).write_text(text))
-
-
-def write(file: str, save: Callable[[str], Any]) -> None:
-    """Save a file whole or not at all."""
-    part = os.path.join(os.path.dirname(file), ".part." + os.path.basename(file))
-    save(part)
-    os.replace(part, file)
-
-
-def ended(run: Callable[[], int], name: str, asked: argparse.Namespace) -> int:
-    """The exit code of what a program does; an error is one line."""
-    try:
-        with redirect_stdout(sys.stderr if asked.json == "-" else sys.stdout):
-            return run()
-    except KeyboardInterrupt:
-        return 130
-    except Exception as error:
-        print(f"{name}: {why(error)}", file=sys.stderr)
-        return 1
-
-
-def why(error: Exception, op: str = "") -> str:
-    """What an error says, in one line; the op where it is not the one that is named."""
-    text = (str(error) or type(error).__name__).splitlines()[0]
-    lacking = re.match(r"Could not run '(.+?)' with arguments from the '(\w+)' backend", text)
-    if lacking:
-        inner = f"{lacking[1]} " if lacking[1] != op else ""
-        remedy = "; run it on a GPU" if lacking[2].endswith("CPU") else ""
-        return f"{inner}has no {lacking[2]} kernel in this PyTorch{remedy}"
-    return text if len(text) <= 300 else f"{text[:296].rpartition(' ')[0] or text[:296]} ..."

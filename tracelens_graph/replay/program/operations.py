@@ -15,14 +15,11 @@ from tracelens_graph.replay.program.measure import (
     bytes_of,
     called,
     check_fits,
-    ended,
     known_of,
     measure_call,
     options,
-    show,
-    why,
-    write_results,
 )
+from tracelens_graph.replay.program.report import ended, show, why, write_results
 from tracelens_graph.replay.program.values import build_on, entered
 
 PLAN: Any = []

@@ -12,18 +12,15 @@ import torch
 
 from tracelens_graph.replay.program.measure import (
     BETWEEN_CALLS,
-    ended,
     measure_call,
     now,
     operator,
     options,
     restored,
     runtime,
-    say,
     us_between,
-    why,
-    write_results,
 )
+from tracelens_graph.replay.program.report import ended, say, why, write_results
 from tracelens_graph.replay.program.values import (
     BUILDERS,
     build_on,

@@ -64,7 +64,7 @@ def overview(
         "parts": parts(w),
         "base": account_of(w).base_text if len(w.gpu_rows) else "",
         "memory": [clean(one) for one in peaks(tables["memory_summary"])] if "memory_summary" in tables else [],
-        "largest": [one for one in _largest(tables, len(w.gpu_rows) > 0) if one["rows"]],
+        "largest": [one for one in _largest(tables, w) if one["rows"]],
         "steps": (_steps(tables) or _iterations(w)) if len(w.gpu_rows) else [],
         "facts": [[label, clean(value)] for label, value in recorded(facts(w.core), held)],
         "of_window": [[label, clean(value)] for label, value in in_window(w)],
@@ -100,14 +100,20 @@ def parts(w: Window) -> list[dict[str, Any]]:
     return [part for part in found if part["ns"]]
 
 
-def _largest(tables: Mapping[str, Table], has_gpu: bool) -> Iterator[dict[str, Any]]:
-    """The operations with most GPU time, and where they are called; without GPU work what took most of the host's."""
+def _largest(tables: Mapping[str, Table], w: Window) -> Iterator[dict[str, Any]]:
+    """The operations with most GPU time, and where they are called; without GPU work what took most of the host's;
+    where calls have no times, who holds memory."""
+    has_gpu = len(w.gpu_rows) > 0
+    if not w.framework.calls_take_time:
+        if "memory_peak" in tables:
+            yield _held(tables["memory_peak"])
+        return
     for name in ("top_ops",) if has_gpu else _OF_HOST:
         if (table := tables.get(name)) is None:
             continue
         yield {
             "title": clean(table.title or "", LONGEST_LINE),
-            "time": "GPU ms" if has_gpu else "self ms",
+            "time": "GPU ms" if has_gpu else "self ms", "counted": "calls",
             "rows": [
                 {
                     "name": clean(row["name"]), "mostly_in": clean(row.get("mostly_in") or ""),
@@ -118,6 +124,21 @@ def _largest(tables: Mapping[str, Table], has_gpu: bool) -> Iterator[dict[str, A
             ],
             "notes": [clean(note) for note in table.notes],
         }  # fmt: skip
+
+
+def _held(table: Table) -> dict[str, Any]:
+    """Who holds memory, as the tables of what took most time are given."""
+    return {
+        "title": clean(table.title or "", LONGEST_LINE), "time": "MiB", "counted": "blocks",
+        "rows": [
+            {
+                "name": clean(row["op"] or row["module_path"]), "mostly_in": "", "ms": row["bytes"] / 2**20,
+                "percent": row["percent"], "count": row["blocks"], "uid": row["uid"],
+            }
+            for row in table.take(np.arange(min(len(table), _MOST_LARGEST))).records()
+        ],
+        "notes": [clean(note) for note in table.notes],
+    }  # fmt: skip
 
 
 def _steps(tables: Mapping[str, Table]) -> list[dict[str, Any]]:

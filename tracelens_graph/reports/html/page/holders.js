@@ -40,7 +40,8 @@ export class Holders {
     const titles = devices.map(({ title }, k) => [k, title]);
     this.choice = choice("Device", titles, (k) => this.show(devices[Number(k)]));
     put(place, this.title, this.says, el("div.bar", devices.length > 1 && this.choice, this.buttons), this.bars);
-    this.by(this.way);
+    const paths = this.table?.columns.find((one) => one.name === "module_path");
+    this.by(new Set(Array.from(paths?.cells ?? [])).size > 1 ? this.way : "op");
     this.show(this.device);
   }
 

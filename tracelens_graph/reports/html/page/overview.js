@@ -20,13 +20,13 @@ const further = (finding) => [
     ),
 ];
 
-// What took most time, and the module or line that calls it.
+// What took most time, and the module or line that calls it; of memory alone, who holds it.
 /** @param {ReportOverview["largest"][0]} table */
-const largestOf = ({ title, time, rows, notes }) => {
+const largestOf = ({ title, time, counted, rows, notes }) => {
   const isPlaced = rows.some((row) => row.mostly_in);
   /** @param {Child} inside */
   const number = (inside) => el("td.number", inside);
-  const headings = ["name", time, "%", "calls", ...(isPlaced ? ["mostly in"] : []), "longest"];
+  const headings = ["name", time, "%", counted, ...(isPlaced ? ["mostly in"] : []), counted === "calls" ? "longest" : "largest"];
   const made = plainTable(
     title,
     headings.map((text) => [text, !["name", "mostly in"].includes(text)]),

@@ -226,7 +226,7 @@ interface ReportOverview {
   parts: Part[];
   memory: string[];
   // What took most time: operations on the GPU, or what the host did.
-  largest: { title: string; time: string; rows: Largest[]; notes: string[] }[];
+  largest: { title: string; time: string; counted: string; rows: Largest[]; notes: string[] }[];
   steps: BarRow[];
   facts: [string, string][];
   of_window: [string, string][];
