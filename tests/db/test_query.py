@@ -107,7 +107,7 @@ def test_an_explained_statement_is_not_run(database: Database) -> None:
         ("gpu_time_under", {"under": "nosuch"}, "under nosuch is not there; there are"),
         ("gpu_time_under", {"under": 10**6}, "under 1000000 is not there: the trace has no such event"),
         ("run_history", {"label": "comit"}, "label comit is not there; did you mean commit"),
-        ("regressions", {"named": "rank7"}, "named rank7 is not there; did you mean rank0"),
+        ("regressions", {"named": "rank7"}, "named rank7 is not there; did you mean rank"),
         ("signature_history", {"op": "aten::mmm"}, "op aten::mmm is not there; did you mean aten::mm"),
         ("collective_spread", {"run": "query-steps-"}, "run query-steps- is not there; did you mean query-steps"),
     ],
