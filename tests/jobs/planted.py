@@ -222,6 +222,14 @@ PLANTED: Mapping[str, Planted] = {
     "foreign_file_of_a_tensor_group": Planted(
         Job(tensor=4, foreign=(2,), causes=(Cause("slower_kernels", (1,), factor=1.3),)), (1,), ("rank2 is left out",)
     ),
+    "foreign_file_of_a_pair": Planted(
+        Job(tensor=2, foreign=(4,), seed=40, causes=(Cause("slower_kernels", (5,), factor=1.25),)), (5,),
+        ("rank4 is left out", "slower kernels"),
+    ),
+    "foreign_file_of_a_pair_of_two": Planted(
+        Job(ranks=4, tensor=2, foreign=(3,), seed=1, causes=(Cause("slower_kernels", (2,), factor=1.3),)), (2,),
+        ("rank3 is left out",),
+    ),
     "missing_file_of_a_tensor_group": Planted(
         Job(tensor=2, missing=(4,), causes=(_host("python", 5),)), (5,), ("no file of rank 4",)
     ),

@@ -30,13 +30,35 @@ def of_one_job(
     Args:
         ranks, correct, whole: as in `MatchedCollectives`.
     """
+    everything = ranks, whole
+    places = list(range(len(ranks)))
+
+    def only(kept: list[int]) -> tuple[MatchedCollectives, TraceSet | None]:
+        of, of_whole = everything
+        some = of.only(kept) if isinstance(of, TraceSet) else [of[place] for place in kept]
+        some_whole = None if of_whole is None else of_whole.only(kept)
+        why = [text for place, text in sorted(found.items()) if place not in kept]
+        return MatchedCollectives(some, correct, some_whole, why), some_whole
+
+    found: dict[int, str] = {}
     matched = MatchedCollectives(ranks, correct, whole)
-    while found := strangers(matched.whole):
-        kept = [place for place in range(len(ranks)) if place not in found]
-        ranks = ranks.only(kept) if isinstance(ranks, TraceSet) else [ranks[place] for place in kept]
-        whole = None if whole is None else whole.only(kept)
-        matched = MatchedCollectives(ranks, correct, whole, [*matched.left_out, *found.values()])
+    while more := strangers(matched.whole):
+        found |= {places[at]: why for at, why in more.items()}
+        places = [place for place in places if place not in found]
+        matched, whole = only(places)
+    # A partner that shares most collectives with a stranger alone fits nobody else's until that one is gone.
+    for place in list(found) if len(found) > 1 else []:
+        with_it = sorted([*places, place])
+        again = only(with_it)
+        if _fits_well(again[0].whole, with_it.index(place)) and not strangers(again[0].whole):
+            places, (matched, whole) = with_it, again
     return matched, whole
+
+
+def _fits_well(m: MatchedCollectives, place: int) -> bool:
+    """Whether collectives of a rank prove that it is of the job of the others: most of them, and of barriers."""
+    own, fit = np.array(_Fits(m).counts(np.ones(len(m.ranks), bool)))[:, :, place].T
+    return bool(fit[0] > 0 and (2 * fit[own > 0] > own[own > 0]).all())
 
 
 def strangers(m: MatchedCollectives) -> dict[int, str]:
