@@ -16,7 +16,7 @@ import msgspec
 
 from tracelens_graph.errors import NotATraceError
 from tracelens_graph.frameworks import NSYS
-from tracelens_graph.loaders.databases import Database, case, event_rows
+from tracelens_graph.loaders.databases import Database, case, event_rows, time_in
 from tracelens_graph.loaders.nsys import samples
 from tracelens_graph.loaders.ranges import NO_END, range_event
 from tracelens_graph.loaders.translated import trace_text
@@ -264,8 +264,9 @@ def _ranges(database: Database, held: dict[int, list[int]]) -> Iterator[dict[str
     """The ranges; `held` gets the begin and the end of ops and modules by thread."""
     columns = database.columns[_RANGES]
     texts = [column if column == "text" else _text(column) for column in ("text", "textId") if column in columns]
+    begin = time_in("start")
     rows = database.rows(
-        f'SELECT CAST(start AS INTEGER), CAST("end" AS INTEGER), globalTid, COALESCE({", ".join(texts)}, NULL) '
+        f'SELECT CAST({begin} AS INTEGER), CAST("end" AS INTEGER), globalTid, COALESCE({", ".join(texts)}, NULL) '
         f"FROM {_RANGES}"
     )
     for start, end, thread, text in rows:
