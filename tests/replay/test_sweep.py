@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from recorded_calls import call, calls, listed, scalar, tensor, tensors
 
+from corpus import CORPUS, needs_corpus
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.calls import Call
@@ -217,3 +219,11 @@ def test_a_number_that_the_program_does_not_pass_is_refused() -> None:
     with pytest.raises(AnalysisError, match="max_q is no argument of its program"):
         swept(plans, 0, Sweep.parsed("max_q=2"), Estimates(core.everything))
     assert len(swept(plans, 0, Sweep.parsed("query.0,key.0,value.0=2"), Estimates(core.everything)).plans) == 1
+
+
+@needs_corpus
+def test_kernels_of_triton_are_not_swept_and_are_named() -> None:
+    w = load_core(str(CORPUS / "tracelens/mi300/torch-compile-triton.json.gz")).everything
+    found = Plans(named(w, re.compile("^triton_")))
+    with pytest.raises(AnalysisError, match=r"^triton_\w+: only sizes of operations of PyTorch"):
+        swept(found, 0, Sweep.parsed("batch=4"), Estimates(w))

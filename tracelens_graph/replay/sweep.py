@@ -118,7 +118,7 @@ def swept(plans: Plans, place: int, sweep: Sweep, estimates: Estimates) -> Swept
     core, row, name = plans.signatures.core, int(plans.signatures.rows[place]), plans.signatures.names[place]
     if not isinstance(made, ReplayPlan):
         raise AnalysisError(f"{name}: nothing to sweep: {plans[place].why}")
-    if made.imports:
+    if made.imports or made.launch is not None:
         raise AnalysisError(f"{name}: only sizes of operations of PyTorch are swept")
     call = traced_call(core, row)
     parameters = choose(call).parameters
