@@ -66,14 +66,20 @@ def event_rows(
         source: what stands behind FROM.
         category: SQL for its category; so are name, process and thread.
         arguments: key -> SQL of its value.
-        start: SQL for its begin in nanoseconds.
+        start: SQL for its begin in nanoseconds; of what is no time the event has none, and counts as lost.
         end: SQL for its end in nanoseconds.
     """
+    time = time_in(start)
     pairs = ", ".join(f"'{key}', {value}" for key, value in arguments.items())
     return (
         f"SELECT json_object('ph', 'X', 'cat', {category}, 'name', {name}, 'pid', {pid}, 'tid', {tid}, "
-        f"'ts', {start} / 1000.0, 'dur', ({end} - {start}) / 1000.0, 'args', json_object({pairs})) FROM {source}"
+        f"'ts', {time} / 1000.0, 'dur', ({end} - {start}) / 1000.0, 'args', json_object({pairs})) FROM {source}"
     )
+
+
+def time_in(sql: str) -> str:
+    """SQL for a time; NULL for a text, which SQLite would read as 0, and for what is negative."""
+    return f"CASE WHEN typeof({sql}) IN ('integer', 'real') AND {sql} >= 0 THEN {sql} END"
 
 
 def case(column: str, words: Mapping[Any, Any], otherwise: str) -> str:

@@ -64,7 +64,7 @@ class FileDetails(Details):
             position = 0
             for number in wanted:
                 chunk = self._chunks[number]
-                if self.source.packing == "plain":
+                if stream.seekable():
                     stream.seek(chunk.offset)
                 else:
                     while position < chunk.offset:

@@ -15,7 +15,7 @@ from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.loaders.databases import Database
 from tracelens_graph.loaders.kineto.collect import Chunk, Collected, Collector, dtype_of
 from tracelens_graph.loaders.kineto.records import NO_BYTES, Family
-from tracelens_graph.loaders.kineto.times import EARLIEST_NS, LATEST_NS, LONGEST_NS
+from tracelens_graph.loaders.kineto.times import LATEST_NS, LONGEST_NS
 from tracelens_graph.loaders.nsys.report import Rows, contents
 from tracelens_graph.loaders.translated import EVENTS_AT_ONCE, joined
 from tracelens_graph.schema import Kind
@@ -64,7 +64,7 @@ def _take(database: Database, rows: Rows, texts: dict[int, str], out: Collected)
     while len(found := np.fromiter(islice(cursor, _ROWS_AT_ONCE), np.dtype((np.int64, 5 + len(ids))))):
         start, end, name, pid, tid, *numbers = found.T
         dur = end - start
-        if start.min() <= EARLIEST_NS or end.max() >= LATEST_NS or dur.min() < 0 or dur.max() > LONGEST_NS:
+        if start.min() < 0 or end.max() >= LATEST_NS or dur.min() < 0 or dur.max() > LONGEST_NS:
             raise ValueError("a time is out of range")
         columns = {
             "uid": out.events + np.arange(len(found)), "kind": np.full(len(found), kind),

@@ -48,7 +48,7 @@ class _Record(Struct):
     operation: int = 0
     thread_id: int = 0
     correlation_id: _Correlation = field(default_factory=_Correlation)
-    start_timestamp: int = 0
+    start_timestamp: int = -1
     end_timestamp: int = 0
     dispatch_info: _Dispatch = field(default_factory=_Dispatch)
     stream_id: _Handle | None = None
@@ -153,7 +153,9 @@ def _events(process: _Process) -> Iterator[dict[str, Any]]:
     def event(record: _Record, category: str, name: str, pid: int, tid: int, **args: Any) -> dict[str, Any]:
         args["correlation"] = record.correlation_id.internal or None
         return {
-            "ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, "ts": record.start_timestamp / 1000,
+            "ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid,
+            # An event without a time counts as lost.
+            "ts": record.start_timestamp / 1000 if record.start_timestamp >= 0 else None,
             "dur": (record.end_timestamp - record.start_timestamp) / 1000, "args": args,
         }  # fmt: skip
 

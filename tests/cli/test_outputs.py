@@ -259,6 +259,7 @@ def test_nothing_else_opens_files_to_write() -> None:
         "output/folder.py",  # into a temporary folder
         "cli/ending.py",  # the null device, in place of a closed stream
         "simulate/__init__.py",  # for tests and examples, called from Python
+        "simulate/emit.py",  # so are its traces
         "simulate/xla/__init__.py",  # so are its profiles
         "simulate/serving/__init__.py",  # and its servers
         "db/server/jars.py",  # into a folder of its own

@@ -290,6 +290,9 @@ def test_a_sweep_and_a_script_of_products(run: Run, trace: Path, tmp_path: Path)
     for wrong in (["--gemms", "rocblas"], ["--gemms", "cublas", "-o", "x"], ["--sweep", "batch=1"]):
         assert run("replay", trace, *wrong)[0] == 2
     assert run("replay", trace, "--sweep", "batch=0", "-o", tmp_path / "none")[0] == 1
+    twice = ("--sweep", "batch=1", "--sweep", "16=2", "-o", tmp_path / "none")
+    code, _, err = run("replay", trace, "--op", "aten::mm", *twice)
+    assert (code, "--sweep" in err, (tmp_path / "none").exists()) == (2, True, False)
 
 
 def test_traces_and_folders_are_told_where_they_go(run: Run, trace: Path, tmp_path: Path) -> None:

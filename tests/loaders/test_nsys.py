@@ -16,7 +16,7 @@ from nsys_reports import CALL, COPY, KERNEL, PID, RANGE, SECOND, TABLES, TEXTS, 
 
 import tracelens_graph as tlg
 from corpus import needs_corpus
-from tracelens_graph.errors import NotATraceError, TraceError
+from tracelens_graph.errors import DamagedTraceWarning, NotATraceError, TraceError
 from tracelens_graph.loaders import reports
 from tracelens_graph.loaders.ranges import range_event
 from tracelens_graph.loading.one import load_core
@@ -49,6 +49,39 @@ def test_columns_that_a_version_lacks_are_not_missed(tmp_path: Path) -> None:
     tables = {"CUPTI_ACTIVITY_KIND_KERNEL": [kernel], "CUPTI_ACTIVITY_KIND_MEMCPY": [copy]}
     g = tlg.load(report(tmp_path, tables, TEXTS))
     assert sorted(data["name"] for _, data in g.nodes(data=True)) == ["Memcpy HtoD", "void gemm<float>(int)"]
+
+
+@pytest.mark.parametrize("start", [None, -5, "abc", b"abc"])
+def test_a_row_without_a_time_counts_as_lost(start: Any, tmp_path: Path) -> None:
+    file = report(tmp_path, TABLES | {"CUPTI_ACTIVITY_KIND_KERNEL": [KERNEL, KERNEL | {"start": start}]}, TEXTS)
+    with pytest.warns(DamagedTraceWarning, match="entries lost: 1"):
+        g = tlg.load(file)
+    assert [data["dur_ns"] for _, data in g.nodes(data=True) if data["kind"] == "Kernel"] == [500_001]
+    assert g.info.left_out["unreadable"] == 1
+
+
+@pytest.mark.parametrize("column", ["start", "end", "streamId"])
+def test_kernels_that_cannot_be_read_are_an_error_that_counts_them(column: str, tmp_path: Path) -> None:
+    kernel = {key: value for key, value in KERNEL.items() if key != column}
+    with pytest.raises(TraceError, match=f"CUPTI_ACTIVITY_KIND_KERNEL holds 2 kernels without {column}"):
+        tlg.load(report(tmp_path, TABLES | {"CUPTI_ACTIVITY_KIND_KERNEL": [kernel, kernel]}, TEXTS))
+
+
+def test_kernels_in_a_view_are_an_error(tmp_path: Path) -> None:
+    file = report(tmp_path, TABLES, TEXTS)
+    with sqlite3.connect(file) as connection:
+        connection.execute("ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL RENAME TO other")
+        connection.execute("CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS SELECT * FROM other")
+    connection.close()
+    with pytest.raises(TraceError, match="is a view"):
+        tlg.load(file)
+
+
+def test_rows_that_cannot_be_read_count_as_lost(tmp_path: Path) -> None:
+    copy = {key: value for key, value in COPY.items() if key != "streamId"}
+    file = report(tmp_path, TABLES | {"CUPTI_ACTIVITY_KIND_MEMCPY": [copy, copy]}, TEXTS)
+    with pytest.warns(DamagedTraceWarning, match="entries lost: 2"):
+        tlg.load(file)
 
 
 def test_processes_with_a_gpu_are_ranks_whose_launches_stay_apart(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 import tracelens_graph as tlg
 from corpus import needs_goldens
-from tracelens_graph.errors import TraceError
+from tracelens_graph.errors import DamagedTraceWarning, TraceError
 
 KERNEL, COPY = "Cijk_Ailk_Bljk_HHS(float*)", "Memcpy HtoD"
 
@@ -146,6 +146,28 @@ def test_each_form_of_one_run_becomes_the_same_graph(tmp_path: Path) -> None:
         table = tlg.QUESTIONS["ops_summary"](g).to_pandas()
         assert table.total_direct_kernel_time_ms.tolist() == [pytest.approx(0.06)], file
         assert g.framework.profiler == "AMD ROCm", file
+
+
+def test_events_of_an_unpacked_result_are_read_again(tmp_path: Path) -> None:
+    (tmp_path / "results.json").write_text(json.dumps({"rocprofiler-sdk-tool": [result()]}))
+    g = tlg.load(tmp_path / "results.json")
+    uid = next(uid for uid, name in g.nodes(data="name") if name == KERNEL)
+    assert g.node(uid).args["grid"] == [4, 2, 1]
+    assert g.save(tmp_path / "saved.tlg") is None
+    assert tlg.load(tmp_path / "saved.tlg").node(uid).args["grid"] == [4, 2, 1]
+
+
+@pytest.mark.parametrize("start", [None, -5])
+def test_a_record_without_a_time_counts_as_lost(start: int | None, tmp_path: Path) -> None:
+    one = result()
+    (kernel,) = one["buffer_records"]["kernel_dispatch"]
+    odd = {key: value for key, value in kernel.items() if key != "start_timestamp"}
+    one["buffer_records"]["kernel_dispatch"].append(odd if start is None else odd | {"start_timestamp": start})
+    (tmp_path / "results.json").write_text(json.dumps({"rocprofiler-sdk-tool": [one]}))
+    with pytest.warns(DamagedTraceWarning, match="entries lost: 1"):
+        g = tlg.load(tmp_path / "results.json")
+    assert [data["dur_ns"] for _, data in g.nodes(data=True) if data["kind"] == "Kernel"] == [50_000]
+    assert g.info.left_out["unreadable"] == 1
 
 
 def test_a_result_cut_short_or_of_other_types_is_an_error_in_one_line(tmp_path: Path) -> None:

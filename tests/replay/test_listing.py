@@ -10,7 +10,7 @@ from recorded_calls import calls
 from corpus import kineto_traces, loaded, parametrize, trace_id
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.replay.listing import BY_GRAPH, OUTSIDE, replay_coverage
+from tracelens_graph.replay.listing import BY_GRAPH, OUTSIDE, replay_coverage, replay_signatures
 from tracelens_graph.replay.planned import COLLECTIVE, CUSTOM
 from tracelens_graph.tables.table import Table
 
@@ -52,3 +52,10 @@ def test_nearly_all_time_under_operations_of_pytorch_has_a_plan(path: Path) -> N
     of_pytorch = [row for row in replay_coverage(loaded(path)).records() if row["op"].startswith("aten::")]
     without = sum(row["time_us"] for row in of_pytorch if row["plan"] == "no")
     assert without <= 0.01 * sum(row["time_us"] for row in of_pytorch)
+
+
+def test_time_and_median_of_a_row_are_of_the_same_work() -> None:
+    """`my::fused` launches 37 us itself, and 5 us in a copy, which has a row of its own."""
+    rows = {row["op"]: row for row in replay_signatures(load_core(calls())).records() if row["calls"] == 1}
+    assert rows["my::fused"]["time_us"] == 37.0
+    assert all(row["median_us"] == row["time_us"] for row in rows.values())

@@ -5,8 +5,12 @@ What they do with PyTorch is proved in `tests/torch_proof`.
 
 from __future__ import annotations
 
+import argparse
 import ast
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,7 @@ from corpus import kineto_traces, loaded, parametrize, trace_id
 from tracelens_graph.graph.window import window_of
 from tracelens_graph.replay.planned import Estimates, Plans, complete
 from tracelens_graph.replay.planning import plan_of
+from tracelens_graph.replay.program.report import parsed
 from tracelens_graph.replay.replay_plan import Argument, Fill, ReplayPlan, TensorValue, is_default
 from tracelens_graph.replay.schemas import parse
 from tracelens_graph.replay.short_program import short_program
@@ -73,6 +78,46 @@ def test_its_result_names_the_arguments_as_recorded() -> None:
     assert isinstance(signature, ast.Call)
     recorded = {str(one.arg): ast.literal_eval(one.value) for one in signature.keywords}
     assert recorded == json.loads(json.dumps(mm().json()["recorded"]))
+
+
+REFUSED = [
+    (["--json", "absent/of.json"], "absent/of.json"),
+    (["--json", "."], "--json"),
+    (["--iterations", "0"], "--iterations"),
+    (["--iterations", "-4"], "--iterations"),
+]
+
+
+@pytest.mark.parametrize(("words", "named"), [*REFUSED, (["--device", ""], "--device"), (["--device", "c"], "'c'")])
+def test_what_it_could_not_do_is_refused_before_it_measures(words: list[str], named: str, tmp_path: Path) -> None:
+    """The program stops before it makes its first tensor, which this module could not."""
+    (tmp_path / "torch.py").write_text(
+        "class cuda:\n    device_count = staticmethod(lambda: 2)\nxpu, cpu, manual_seed = cuda, cuda, int\n"
+    )
+    (tmp_path / "mm.py").write_text(mm().script())
+    command = [sys.executable, "mm.py", *words]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    found = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    last = found.stderr.splitlines()[-1]
+    assert found.returncode == 2
+    assert "error" in last
+    assert named in last
+
+
+@pytest.mark.parametrize(("words", "named"), REFUSED)
+def test_programs_in_full_refuse_the_same(
+    words: list[str], named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--json")
+    parser.add_argument("--iterations", type=int)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["mm.py", *words])
+    with pytest.raises(SystemExit):
+        parsed(parser)
+    assert named in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", ["mm.py", "--json", "of.json", "--iterations", "1"])
+    assert parsed(parser).iterations == 1
 
 
 def test_settings_are_made_and_written_into_the_result() -> None:

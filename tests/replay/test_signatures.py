@@ -67,6 +67,7 @@ def test_the_median_is_over_all_calls(w: Window) -> None:
     found = signatures(charge_all(w))
     assert found.median_ns[1] == 20_000
     assert found.median_ns[2] == 42_000  # with what is below it
+    assert found.charged_median_ns[2] == 37_000  # as its sum in the list, which has what is below it in other rows
     # What is replayed is all of that: its share is of the same work as its sum.
     assert found.total_percent[2] == pytest.approx(found.percent[2] * 42 / 37)
 

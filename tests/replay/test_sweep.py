@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
-from recorded_calls import call, calls, listed, scalar, tensor, tensors
+from recorded_calls import NOTHING, call, calls, listed, scalar, tensor, tensors
 
+from corpus import CORPUS, needs_corpus
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.calls import Call
@@ -15,6 +17,12 @@ from tracelens_graph.replay.planned import Estimates, Plans
 from tracelens_graph.replay.replay_plan import Recorded, TensorValue
 from tracelens_graph.replay.signatures import named
 from tracelens_graph.replay.sweep import Sweep, _elsewhere, _nested, _places, _resized, swept
+
+GRADIENT = [
+    tensor(2, 64, 28, 30), tensor(2, 16, 32, 34), tensor(64, 16, 5, 5), NOTHING, listed("[1, 1]"), listed("[0, 0]"),
+    listed("[1, 1]"), scalar("False"), listed("[0, 0]"), scalar("1"), listed("[True, True, False]"),
+]  # fmt: skip
+"""Arguments of `convolution_backward`."""
 
 
 def shapes(text: str, op: str = "aten::mm") -> list[list[tuple[int, ...]]]:
@@ -39,6 +47,11 @@ def test_one_size_changes_in_all_arguments_in_the_order_that_was_asked_for() -> 
         ("add", [tensor(2, 8, 4), tensor(8, 4), scalar("1")], "other.0", ["self.1"]),
         ("add", [tensor(2, 8, 4), tensor(8, 1), scalar("1")], "self.2", []),
         ("linear", [tensor(2, 8, 16), tensor(4, 16), tensor(4)], "weight.1", ["input.2"]),
+        ("convolution_backward", GRADIENT, "weight.0", ["grad_output.1"]),
+        ("convolution_backward", GRADIENT, "input.0", ["grad_output.0"]),
+        ("cat", [tensors((4, 8), (4, 2)), scalar("-1")], "tensors.0.0", ["tensors.1.0"]),
+        ("cat", [tensors((4, 8), (4, 2)), scalar("1")], "tensors.0.1", []),
+        ("stack", [tensors((4, 8), (4, 8)), scalar("0")], "tensors.1.1", ["tensors.0.1"]),
     ],
 )
 def test_sizes_that_are_one_change_together(op: str, given: list[Any], place: str, tied: list[str]) -> None:
@@ -55,9 +68,17 @@ def test_sizes_that_are_one_change_together(op: str, given: list[Any], place: st
 
 
 def test_of_other_operations_equal_sizes_are_named() -> None:
-    made = call("cat", tensors((4, 8), (2, 8)), scalar("0"))
+    made = call("cat", tensors((8, 4), (8, 4)), scalar("0"))
     parameters = choose(made).parameters
-    assert _elsewhere(made, parameters, {"tensors.0.1": 8}) == ["tensors.1.1"]
+    assert _elsewhere(made, parameters, {"tensors.0.0": 8}) == ["tensors.1.0"]
+
+
+def test_sizes_of_a_gradient_of_a_convolution_follow_from_one_another() -> None:
+    made = call("convolution_backward", *GRADIENT)
+    parameters = choose(made).parameters
+    with pytest.raises(AnalysisError, match="grad_output follow from"):
+        _elsewhere(made, parameters, {"input.2": 32})
+    assert _elsewhere(made, parameters, {"input.2": 32, "grad_output.2": 28}) == []
 
 
 @pytest.mark.parametrize("text", ["self.0=2", "0.0=2"], ids=["by name", "by number"])
@@ -217,3 +238,11 @@ def test_a_number_that_the_program_does_not_pass_is_refused() -> None:
     with pytest.raises(AnalysisError, match="max_q is no argument of its program"):
         swept(plans, 0, Sweep.parsed("max_q=2"), Estimates(core.everything))
     assert len(swept(plans, 0, Sweep.parsed("query.0,key.0,value.0=2"), Estimates(core.everything)).plans) == 1
+
+
+@needs_corpus
+def test_kernels_of_triton_are_not_swept_and_are_named() -> None:
+    w = load_core(str(CORPUS / "tracelens/mi300/torch-compile-triton.json.gz")).everything
+    found = Plans(named(w, re.compile("^triton_")))
+    with pytest.raises(AnalysisError, match=r"^triton_\w+: only sizes of operations of PyTorch"):
+        swept(found, 0, Sweep.parsed("batch=4"), Estimates(w))

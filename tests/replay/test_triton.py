@@ -80,6 +80,17 @@ def test_the_grid_is_the_kernels_own() -> None:
         made(grid=[0, 1, 1])
 
 
+def test_without_a_grid_kernels_show_that_a_graph_launched_them() -> None:
+    """Another recording of GPU work helps only where there is none."""
+    with pytest.raises(CannotReplay) as found:
+        made(grid=None)
+    assert found.value.remedy == "record a run without graphs"
+    bare = load_core({"traceEvents": [span("cpu_op", NAME, 0, 20, **{k: v for k, v in ARGS.items() if k != "grid"})]})
+    with pytest.raises(CannotReplay) as found:
+        triton_plan(bare, bare.row(0))
+    assert "GPU" in found.value.remedy
+
+
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [

@@ -30,7 +30,14 @@ _PLACES = 1000
 
 
 def save(
-    trace: Trace, *, outputs: Annotated[Outputs, Writes("tlg", needed=True)], et: ExecutionTraceFile = None
+    trace: Trace,
+    *,
+    outputs: Annotated[Outputs, Writes("tlg", needed=True)],
+    et: ExecutionTraceFile = None,
+    rank: Annotated[
+        str | None,
+        option(metavar="N", help="Of a file or folder of several ranks: this one alone, with the uids of its report."),
+    ] = None,
 ) -> None:
     """Save the graph of a trace to one file that opens again in an instant.
 
@@ -39,8 +46,18 @@ def save(
     Example: tracelens-graph save trace.json.gz -o trace.tlg
 
     Example: tracelens-graph save trace.json.gz --et execution-trace.json.gz -o linked.tlg
+
+    Example: tracelens-graph save report.sqlite --rank 1 -o rank1.tlg
     """
-    save_graphs(load(trace, needs_times=False, et=et), outputs)
+    if rank is None:
+        save_graphs(load(trace, needs_times=False, et=et), outputs)
+        return
+    from tracelens_graph.graph.trace_set import rank_called
+
+    files = traces_named([trace])
+    refuse((et, "--et goes without --rank"), (len(files) < 2, f"--rank takes several ranks; {trace} is of one"))
+    traces = load_set(files)
+    save_graphs(traces[rank_called(traces, rank)].core, outputs)
 
 
 def save_graphs(core: Core, outputs: Outputs) -> None:

@@ -104,7 +104,7 @@ def replay(
         ),
     ] = None,
     sweep: Annotated[
-        str | None,
+        list[str] | None,
         option(
             metavar="SIZE=N,N...",
             help="With -o: programs of the first operation at other sizes: batch=1,2,4,8; 4096=1024,2048, wherever "
@@ -161,6 +161,10 @@ def replay(
     """
     if arch == NO_ARCH:
         raise typer.BadParameter("--arch: replay needs no device; leave it out")
+    if sweep and len(sweep) > 1:
+        raise typer.BadParameter(
+            f"--sweep: give it once, not {len(sweep)} times; sizes of several positions change alike"
+        )
     tables = _OF_RESULTS if compare else _TABLES
     if table is not None and table not in tables:
         raise typer.BadParameter(f"--table: there is no table {table!r}; {hint(table, tables)}")
@@ -178,7 +182,7 @@ def replay(
         batch=batch,
         collectives=collectives,
         kernel_sources=tuple(kernel_source or ()),
-        sweep=sweep,
+        sweep=sweep[0] if sweep else None,
         gemms=gemms,
         table=None if compare else table,
         et=et,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Iterable
 from dataclasses import replace
 from enum import StrEnum
@@ -40,7 +39,7 @@ from tracelens_graph.cli.options import (
 from tracelens_graph.cli.outputs import Outputs, Writes
 from tracelens_graph.cli.report_answer import Answer, Asked, Calls, Report, Theirs, answer_of
 from tracelens_graph.cli.shown import TABLE, print_table, put, screen
-from tracelens_graph.cli.traces import check_pipes, extension_of, load, traces_named
+from tracelens_graph.cli.traces import check_pipes, count_named, extension_of, load, traces_named
 from tracelens_graph.cli.windows import Window
 
 if TYPE_CHECKING:
@@ -198,8 +197,7 @@ def report(
         conditions = gate.parse(fail_if, by_name.SUFFIXES if against is not None else (), options)
     paths = traces_named(traces)
     several = len(paths) if len(paths) > 1 else 0
-    are_fused = len(traces) == 1 and os.path.isfile(traces[0])
-    number = f"{several} ranks, which are fused in {traces[0]}" if are_fused else several
+    number = count_named(traces, paths)
     refuse(
         (several and compare_with, f"--compare-with takes one trace, not {number}"),
         (several and against, f"--against takes one trace, not {number}; diff --by-name takes several runs"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -325,7 +326,12 @@ class Report(Answer):
     def _on_pipes(self) -> str:
         """What TRACE stands for in the commands above; nothing where they name a file."""
         from tracelens_graph.loaders.sources import is_stream
+        from tracelens_graph.loading.fused import whole_of
 
+        if (whole := whole_of(self._trace)) is not None:
+            file, rank = whole
+            save = shlex.join(["tracelens-graph", "save", file, "--rank", str(rank), "-o", f"rank{rank}.tlg"])
+            return f"TRACE stands for a file of rank {rank}, which this makes: {save}\n"
         if not is_stream(self._trace):
             return ""
         return "TRACE stands for a file, which this makes of a pipe: tracelens-graph save - -o x.tlg\n"

@@ -44,6 +44,19 @@ def traces_named(arguments: Sequence[str]) -> list[str]:
     return files
 
 
+def count_named(arguments: Sequence[str], files: Sequence[str]) -> str:
+    """How many traces a user named; of ranks that are fused in one file, how to have one of them.
+
+    Args:
+        arguments: what the user named.
+        files: the files that these are.
+    """
+    if len(arguments) != 1 or not os.path.isfile(arguments[0]):
+        return str(len(files))
+    file = arguments[0]
+    return f"{len(files)} ranks, which are fused in {file}; save {file} --rank N -o rank.tlg makes a file of one"
+
+
 def say_copies(files: Sequence[str]) -> None:
     """Say of profiles of JAX that were found in a folder which copies beside them are left out."""
     from tracelens_graph.loaders.xplane.files import viewer_copies

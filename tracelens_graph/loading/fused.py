@@ -37,6 +37,9 @@ _FOLDER = "tracelens_graph-fused-"
 
 Event = dict[str, Any]
 
+_WHOLE: dict[str, tuple[str, int]] = {}
+"""File of one rank -> the file into which it was fused, and the rank."""
+
 
 def with_ranks_apart(files: Iterable[str], tell: Callable[[str], None] | None = None) -> list[str]:
     """The files, each that holds fused ranks replaced by one per rank, which vanish with this process.
@@ -57,6 +60,11 @@ def with_ranks_apart(files: Iterable[str], tell: Callable[[str], None] | None = 
 def is_part(file: str) -> bool:
     """Whether a file is of one rank of a fused one, so that it vanishes with the process that took it apart."""
     return Path(file).parent.name.startswith(_FOLDER)
+
+
+def whole_of(file: str) -> tuple[str, int] | None:
+    """The file from which this process took that of one rank, and the rank; None for any other file."""
+    return _WHOLE.get(file)
 
 
 def is_fused(file: str) -> bool:
@@ -173,6 +181,7 @@ def _parts(file: str, _: int) -> _Parts:
         info = {**(of_job if isinstance(of_job, dict) else {}), "rank": rank}
         alone = {**beside, "distributedInfo": info, "traceEvents": events}
         parts[rank].write_bytes(msgspec.json.encode(alone))
+        _WHOLE[str(parts[rank])] = file, rank
     return _Parts([str(part) for part in parts.values()], f"{file}: {damage}" if damage else "", folder)
 
 

@@ -67,9 +67,12 @@ _TEMPLATE = '''"""{heading}"""
 import argparse, json, os, statistics, sys, timeit, torch
 add, seed = (options := argparse.ArgumentParser(description=__doc__)).add_argument, torch.manual_seed(0)
 devices = [f"{{kind}}:{{n}}" for kind in ("cuda", "xpu") for n in range(getattr(torch, kind).device_count())] + ["cpu"]
-add("--device", default=devices[0], choices=devices, type=lambda of: next((d for d in devices if d.startswith(of)), of))
+add("--device", default=devices[0], choices=devices, type=lambda of: of + ":0" * (of + ":0" in devices))
 {options}add("--iterations", type=int), add("--flush-l2", action="store_true"), add("--json", nargs="?", const="")
 device, gpu = (asked := options.parse_args()).device, getattr(torch, asked.device.partition(":")[0])
+asked.iterations is None or asked.iterations > 0 or options.error("--iterations: 1 or more is wanted")
+if asked.json and (os.path.isdir(asked.json) or not os.access(os.path.dirname(asked.json) or ".", os.W_OK)):
+    options.error("--json: no file can be written as " + asked.json)
 {imports}{settings}{tensors}
 
 def call():

@@ -71,6 +71,7 @@ class Signatures:
         calls: number of calls; where any has GPU work, of those that have.
         gpu_events: kernels, copies and fills that are charged to them.
         charged_ns: sum of the durations of these.
+        charged_median_ns: median over the calls of the sum of these of each.
         median_ns: median over the calls of the GPU work below each, nested operations included.
         total_ns: sum of the GPU work below any of the calls, each event once.
         won_ns: time beyond that at the roof; NaN where no device was given, or no model applies.
@@ -81,6 +82,7 @@ class Signatures:
     calls: Codes
     gpu_events: Codes
     charged_ns: Ns
+    charged_median_ns: np.ndarray
     median_ns: np.ndarray
     total_ns: Ns
     won_ns: np.ndarray
@@ -114,7 +116,7 @@ class Signatures:
 
     def at(self, places: Codes) -> Signatures:
         """Some of them, in the order of the places."""
-        arrays = ("rows", "calls", "gpu_events", "charged_ns", "median_ns", "total_ns", "won_ns")
+        arrays = ("rows", "calls", "gpu_events", "charged_ns", "charged_median_ns", "median_ns", "total_ns", "won_ns")
         return replace(self, **{name: getattr(self, name)[places] for name in arrays})
 
     def first(self, number: int) -> Signatures:
@@ -276,6 +278,7 @@ def _grouped(charged: Charged, rows: Rows) -> Signatures:
         np.bincount(group[counted], minlength=count),
         sum_by_group(group, events[largest], count),
         sum_by_group(group, time[largest], count),
+        Groups(group[counted], time[largest][counted], count).median,
         Groups(group[counted], below[largest][counted], count).median,
         sum_by_group(group[outer], below[largest][outer], count),
         np.full(count, np.nan),

@@ -28,6 +28,8 @@ from tracelens_graph.replay.schemas import Parameter
 
 BATCH = "batch"
 _SWEEP = re.compile(r"(\w+(?:\.\d+)*(?:,\w+(?:\.\d+)*)*)=(\d{1,12}(?:,\d{1,12})*)", re.ASCII)
+_JOINING = frozenset({"aten::cat", "aten::concat", "aten::concatenate"})
+"""Operations that join tensors in the dimension of their second argument."""
 _MOST, _SHOWN = 64, 30
 """Values of a sweep, and positions that an error lists."""
 _NO_BATCH = frozenset({"weight", "bias"})
@@ -43,6 +45,7 @@ _TIED = {
         "mm": "mk,kn", "bmm": "bmk,bkn", "addmm addmm_": "-mn,mk,kn", "baddbmm": "-bmn,bmk,bkn", "mv": "mk,k",
         "addmv": "m,mk,k", "dot": "k,k", "matmul": "-k,-kn", "linear": "-k,nk,n",
         "convolution _convolution miopen_convolution cudnn_convolution": "bc,oc,o",
+        "convolution_backward": "bo,bc,oc", "cat concat concatenate stack": "abcdefgh",
         "batch_norm native_batch_norm miopen_batch_norm cudnn_batch_norm": "bc,c,c,c,c",
         "scaled_dot_product_attention _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention "
         "_scaled_dot_product_cudnn_attention": "bhqd,bhkd,bhkd",
@@ -118,7 +121,7 @@ def swept(plans: Plans, place: int, sweep: Sweep, estimates: Estimates) -> Swept
     core, row, name = plans.signatures.core, int(plans.signatures.rows[place]), plans.signatures.names[place]
     if not isinstance(made, ReplayPlan):
         raise AnalysisError(f"{name}: nothing to sweep: {plans[place].why}")
-    if made.imports:
+    if made.imports or made.launch is not None:
         raise AnalysisError(f"{name}: only sizes of operations of PyTorch are swept")
     call = traced_call(core, row)
     parameters = choose(call).parameters
@@ -152,6 +155,9 @@ def _elsewhere(call: Call, parameters: Sequence[Parameter], places: Mapping[str,
     letters = dict(_letters(call, parameters))
     changed = {(letters.get(place, ""), size) for place, size in places.items()}
     others = {place: size for place, size in _sizes(call, parameters, _is_size) if place not in places}
+    apart = {place.partition(".")[0] == "grad_output" for place in places if place.partition(".")[2] > "1"}
+    if call.op == "aten::convolution_backward" and len(apart) == 1:
+        raise AnalysisError(f"{call.op}: sizes of grad_output follow from those of input and weight: change both")
     if tied := [place for place, size in others.items() if place in letters and (letters[place], size) in changed]:
         together = ",".join([*places, *tied])
         are = "is the same size" if len(tied) == 1 else "are the same size"
@@ -162,12 +168,24 @@ def _elsewhere(call: Call, parameters: Sequence[Parameter], places: Mapping[str,
 def _letters(call: Call, parameters: Sequence[Parameter]) -> Iterator[tuple[str, str]]:
     """Positions of sizes of tensors, and their letters in `_TIED`, as far as they have any."""
     tied = _TIED.get(call.op.removeprefix("aten::"), ())
+    joined = _joined(call)
     for parameter, kind, dims, named in zip(parameters, call.recorded.types, call.recorded.dims, tied, strict=False):
-        shape = (sizes(dims) or ()) if torch_dtype(kind) else ()
-        letters = named[1:].rjust(len(shape))[-len(shape) or None :] if named[:1] == "-" else named
-        for dim, letter in zip(range(len(shape)), letters, strict=False):
-            if letter != " ":
-                yield f"{parameter.name}.{dim}", letter
+        shapes = {parameter.name: sizes(dims) or ()} if torch_dtype(kind) else {}
+        if kind in TENSORS:
+            shapes = {f"{parameter.name}.{at}": sizes(one) or () for at, one in enumerate(dims)}
+        for name, shape in shapes.items():
+            letters = named[1:].rjust(len(shape))[-len(shape) or None :] if named[:1] == "-" else named
+            for dim, letter in zip(range(len(shape)), letters, strict=False):
+                if letter != " " and dim not in (joined, joined + len(shape)):
+                    yield f"{name}.{dim}", letter
+
+
+def _joined(call: Call) -> int:
+    """The dimension in which a call joins tensors one behind another, whose sizes differ there; beyond all for none."""
+    if call.op not in _JOINING:
+        return _MOST
+    found = _nested(call.recorded, 1) if len(call) > 1 else 0
+    return found if type(found) is int else 0
 
 
 def _sizes(

@@ -17,7 +17,11 @@ REPLAY_SIGNATURES = TableSchema(
         ),
         "calls": Column.count("calls with these arguments; where any launches GPU work, those that do", "calls"),
         "time_us": Column(
-            "sum of the durations of the GPU work charged to them", "us", Role.sum, heading="GPU us", drop_priority=2
+            "sum of the durations of the GPU work charged to them, that of operations within left to their own rows",
+            "us",
+            Role.sum,
+            heading="GPU us",
+            drop_priority=2,
         ),
         "percent": Column.share("share of the GPU time of the window, work under no op included", "%"),
         "could_be_won_us": Column(
@@ -32,7 +36,7 @@ REPLAY_SIGNATURES = TableSchema(
             heading="% of roof",
             drop_priority=0,
         ),
-        "median_us": Column("median over the calls of the sum of the GPU work below each", "us", Role.spread),
+        "median_us": Column("median over the calls of the GPU work charged to each", "us", Role.spread),
         "kernels": Column.listed("names of the GPU work below the call that is planned, in order of launch"),
         "kernel": Column("of these the longest", role=Role.text, heading="kernel", drop_priority=2),
         "uid": Column(

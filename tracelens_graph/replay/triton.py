@@ -158,4 +158,6 @@ def _grid(args: Mapping[str, Any], kernels: list[Node]) -> tuple[int, int, int]:
     for grid in grids:
         if grid and len(grid) == 3 and all(0 < size < _MOST for size in grid):
             return grid[0], grid[1], grid[2]
+    if kernels:
+        raise CannotReplay("its grid is not recorded, as of kernels of replayed graphs", "record a run without graphs")
     raise CannotReplay("its grid is not recorded", "record GPU activities, too")

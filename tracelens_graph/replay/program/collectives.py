@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import distributed
 
-from tracelens_graph.replay.program.report import why, write_results
+from tracelens_graph.replay.program.report import parsed, why, write_results
 
 PLAN: dict[str, Any] = {}
 
@@ -38,9 +38,9 @@ def main() -> int:
     parser.add_argument("--iterations", type=int, default=20, metavar="N", help="runs that are timed")
     parser.add_argument("--timeout", type=int, default=120, metavar="S", help="seconds to wait for other ranks")
     parser.add_argument("--json", metavar="FILE", help="write results")
-    options = parser.parse_args()
-    if options.iterations < 1 or options.warmup < 0:
-        parser.error("--iterations is 1 or more, --warmup is 0 or more")
+    options = parsed(parser)
+    if options.warmup < 0:
+        parser.error("--warmup is 0 or more")
     if "RANK" not in os.environ:
         parser.error("start it with torchrun: torchrun --nproc-per-node N " + os.path.basename(__file__))
     local = int(os.environ.get("LOCAL_RANK", "0"))

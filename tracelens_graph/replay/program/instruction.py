@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 
-from tracelens_graph.replay.program.report import ended, quartiles, say, show, why, write_results
+from tracelens_graph.replay.program.report import ended, parsed, quartiles, say, show, why, write_results
 
 PLAN: list[dict[str, Any]] = []
 
@@ -91,7 +91,7 @@ def measured(plan: dict[str, Any], asked: argparse.Namespace) -> dict[str, Any]:
         raise ValueError(f"gives {found.dtype.name}{list(found.shape)}, which is not what was traced")
     times: list[float] = []
     with jax.profiler.trace(asked.profile) if asked.profile else nullcontext():
-        for _ in range(max(asked.warmup, 0) + max(asked.iterations, 1)):
+        for _ in range(max(asked.warmup, 0) + asked.iterations):
             cache = jax.block_until_ready(cache + 1)  # as large as the cache of a device, where that is asked for
             begin = time.perf_counter_ns()
             jax.block_until_ready(compiled(*operands))
@@ -127,7 +127,7 @@ def main() -> int:
     add("--cap-bytes", type=int, metavar="N", help="shrink sizes until all arrays together take no more")
     add("--json", nargs="?", const="-", metavar="FILE", help="write results; without a name to standard output")
     add("--profile", default="", metavar="DIR", help="write the profiler's trace of all calls")
-    asked = parser.parse_args()
+    asked = parsed(parser)
     if asked.graph:
         parser.error("--graph: XLA makes graphs itself; XLA_FLAGS=--xla_gpu_enable_command_buffer=... says of what")
     return ended(lambda: run(asked), parser.prog, asked)

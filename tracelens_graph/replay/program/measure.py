@@ -32,7 +32,7 @@ def options(about: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--device", default=found[0], choices=found, help="such as cuda:1; cuda is that of ROCm, too",
-        type=lambda name: next((one for one in found if one.startswith(name)), name))  # fmt: skip
+        type=lambda name: name + ":0" * (name + ":0" in found))  # fmt: skip
     add("--warmup", type=int, metavar="N", help="calls before those that are timed (default: 10, on a CPU for 1 s)")
     add("--iterations", type=int, metavar="N", help="calls that are timed (default: 100, on a CPU for 2 s)")
     add("--flush-l2", action="store_true", help="empty the cache between calls")

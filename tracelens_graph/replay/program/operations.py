@@ -19,7 +19,7 @@ from tracelens_graph.replay.program.measure import (
     measure_call,
     options,
 )
-from tracelens_graph.replay.program.report import ended, show, why, write_results
+from tracelens_graph.replay.program.report import ended, parsed, show, why, write_results
 from tracelens_graph.replay.program.values import build_on, entered
 
 PLAN: Any = []
@@ -69,7 +69,7 @@ def main() -> int:
     add("--stop-on-error", action="store_true", help="end with the first that fails")
     add("-v", "--verbose", action="store_true", help="print plans, too")
     add("file", nargs="?", metavar="PLANS", help="JSON file with a list of plans, in place of those of this program")
-    asked = parser.parse_args()
+    asked = parsed(parser)
     return ended(lambda: run(asked, parser), asked.file or parser.prog, asked)
 
 

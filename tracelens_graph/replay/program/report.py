@@ -80,6 +80,17 @@ def write(file: str, save: Callable[[str], Any]) -> None:
     os.replace(part, file)
 
 
+def parsed(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """What a program is asked for; what it could not do or write is refused before it measures."""
+    asked = parser.parse_args()
+    if asked.iterations is not None and asked.iterations < 1:
+        parser.error("--iterations: 1 or more is wanted")
+    file = asked.json if asked.json != "-" else ""
+    if file and (os.path.isdir(file) or not os.access(os.path.dirname(file) or ".", os.W_OK)):
+        parser.error(f"--json: no file can be written as {file}")
+    return asked
+
+
 def ended(run: Callable[[], int], name: str, asked: argparse.Namespace) -> int:
     """The exit code of what a program does; an error is one line."""
     try:

@@ -20,7 +20,7 @@ from tracelens_graph.replay.program.measure import (
     runtime,
     us_between,
 )
-from tracelens_graph.replay.program.report import ended, say, why, write_results
+from tracelens_graph.replay.program.report import ended, parsed, say, why, write_results
 from tracelens_graph.replay.program.values import (
     BUILDERS,
     build_on,
@@ -291,7 +291,7 @@ def main() -> int:
     """Measure the sequence."""
     parser = options(__doc__)
     parser.add_argument("--each", action="store_true", help="time each step, too")
-    asked = parser.parse_args()
+    asked = parsed(parser)
     return ended(lambda: run(asked), PLAN["title"], asked)
 
 
