@@ -20,6 +20,7 @@ import msgspec
 
 from tracelens_graph.errors import NotATraceError
 from tracelens_graph.frameworks import SNAPSHOT
+from tracelens_graph.graph.info import BEFORE_HISTORY
 from tracelens_graph.loaders.memory_snapshot.pickles import plain_value
 from tracelens_graph.loaders.translated import trace_text
 
@@ -124,17 +125,23 @@ def changes(snapshot: Entry, device: int) -> Iterator[Change]:
     segments = [segment for segment in snapshot["segments"] if segment["device"] == device]
     reserved = sum(segment["total_size"] for segment in segments)
     reserved -= sum(_RESERVED.get(entry["action"], 0) * entry["size"] for entry in entries)
-    allocated, stacks = 0, dict[int, list[str]]()
+    allocated, stacks, alive = 0, dict[int, list[str]](), dict[int, int]()
     for entry in [*_before(entries, segments), *entries]:
         action, size = entry["action"], entry["size"]
         reserved += _RESERVED.get(action, 0) * size
         if action not in _CHANGES:
             continue
         has_failed = action == "oom"
-        allocated += 0 if has_failed else _CHANGES[action] * size
+        if not has_failed:
+            # An address that is given out again was released, though that is not recorded.
+            allocated -= alive.pop(entry["addr"], 0)
+            if action == "alloc":
+                alive[entry["addr"]] = size
+                allocated += size
         args = {
             "Total Reserved": reserved, "Total Allocated": allocated, "Bytes": _CHANGES[action] * size,
             "Device Id": device, "Device Type": _GPU, **({} if has_failed else {"Addr": index(entry["addr"])}),
+            **({BEFORE_HISTORY: 1} if entry["time_us"] is None else {}),
         }  # fmt: skip
         event = {
             "ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[OutOfMemory]" if has_failed else "[memory]",

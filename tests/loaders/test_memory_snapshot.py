@@ -62,6 +62,37 @@ def test_a_snapshot_shows_who_held_memory_at_its_peak() -> None:
     assert g.info.start_epoch_ns == 9000  # 1 us before the history
 
 
+def test_what_was_there_before_the_history_is_no_event_of_it() -> None:
+    g = tlg.load(pickle.dumps(SNAPSHOT))
+    summary = tlg.QUESTIONS["memory_summary"](g).to_pandas().iloc[0]
+    assert summary[["events", "start_bytes", "unreleased", "unreleased_bytes"]].tolist() == [4, 150, 1, 300]
+    assert summary[["earlier", "earlier_bytes"]].tolist() == [1, 50]
+    at_end = tlg.QUESTIONS["memory_at_end"](g).to_pandas()
+    found = set(zip(at_end["module_path"], at_end["op"], at_end["bytes"], strict=True))
+    assert ("(before the recording)", "train.py(1): load", 100) in found
+    assert tlg.QUESTIONS["allocations_by_module"](g).to_pandas()["allocations"].sum() == 2
+
+
+def test_an_address_that_is_given_out_again_was_released() -> None:
+    entries = [entry("alloc", 10, 4096, 300, "first"), entry("alloc", 11, 4096, 200, "second")]
+    blocks = [{"size": 200, "state": "active_allocated", "frames": []}]
+    segment = {"device": 0, "address": 4096, "total_size": 200, "blocks": blocks}
+    g = tlg.load(pickle.dumps({"segments": [segment], "device_traces": [entries]}))
+    at_end = tlg.QUESTIONS["memory_at_end"](g).to_pandas()
+    assert at_end[["op", "bytes"]].to_numpy().tolist() == [["train.py(1): second", 200]]
+
+
+def test_what_is_in_use_but_in_no_block_is_noted() -> None:
+    lost = [entry("alloc", 30, 9000, 70, "lost")]
+    segments = [*SNAPSHOT["segments"]]
+    history = [*SNAPSHOT["device_traces"][0], *lost]
+    table = tlg.QUESTIONS["memory_at_end"](tlg.load(pickle.dumps({"segments": segments, "device_traces": [history]})))
+    assert any("70 bytes of these are in no block" in note for note in table.notes)
+    assert not any(
+        "no block" in note for note in tlg.QUESTIONS["memory_at_end"](tlg.load(pickle.dumps(SNAPSHOT))).notes
+    )
+
+
 def test_a_snapshot_without_history_shows_what_is_held() -> None:
     g = tlg.load(pickle.dumps({**SNAPSHOT, "device_traces": []}))
     assert tlg.QUESTIONS["memory_summary"](g).to_pandas()["peak_bytes"].tolist() == [400]
@@ -138,7 +169,7 @@ def test_figures_are_those_of_the_viewer_of_pytorch(of: str, corpus: Path) -> No
         address: by_address[address] for address in segments["address"]
     }
     summary = tlg.QUESTIONS["memory_summary"](g).to_pandas()
-    assert figures["allocations"] + figures["before"] == (summary["events"].sum() - figures["releases"])
+    assert figures["allocations"] == (summary["events"].sum() - figures["releases"])
     if of != "recorded":  # whose blocks do not add up to their segments, which the viewer refuses
         free = segments["free_bytes"].sum() + segments["waiting_bytes"].sum() + rounding
         assert f"total_free: {_in_words(free)}" in figures["segsum"]
