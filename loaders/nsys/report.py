@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tracelens_graph.errors import NotATraceError
+from tracelens_graph.errors import NotATraceError, TraceError
 from tracelens_graph.frameworks import NSYS
 from tracelens_graph.loaders.databases import Database, case, event_rows, time_in
 from tracelens_graph.loaders.nsys import samples
@@ -137,6 +137,7 @@ def translated(database: Database) -> Iterator[bytes]:
 
     Raises:
         NotATraceError: the report holds nothing with a begin and an end.
+        TraceError: its kernels cannot be read.
     """
     beside, parts = contents(database)
     return trace_text(beside, chain.from_iterable(texts for _, texts in parts))
@@ -147,14 +148,38 @@ def contents(database: Database) -> tuple[dict[str, Any], Iterator[tuple[Rows | 
 
     Raises:
         NotATraceError: the report holds nothing with a begin and an end.
+        TraceError: its kernels cannot be read.
     """
     if not any(database.has(table, "start", "end") for table in (_RANGES, *(table.name for table in _TABLES))):
         raise NotATraceError(
             f"{database.name}: is a report of Nsight Systems without kernels, calls and ranges; record it with"
             " nsys profile --trace=cuda,nvtx"
         )
+    ranks = _ranks(database)
+    _check_kernels(database, ranks)
     _make_texts(database)
-    return _beside(database), _parts(database, _ranks(database))
+    return _beside(database), _parts(database, ranks)
+
+
+def _check_kernels(database: Database, ranks: dict[int, int]) -> None:
+    """Raise TraceError for kernels that cannot be read: without them all idle time would have a wrong reason."""
+    table = _TABLES[0]
+    if next(database.rows(f"SELECT 1 FROM sqlite_master WHERE type = 'view' AND name = '{table.name}'"), None):
+        why = "is a view, which is not read"
+    elif table.name in database.columns and (lacking := _lacking(database, table, ranks)):
+        (number,) = next(database.rows(f"SELECT COUNT(*) FROM {table.name}"))
+        why = f"holds {number:,} kernels without {', '.join(lacking)}"
+    else:
+        return
+    raise TraceError(f"{database.name}: {table.name} {why}: export the report again with nsys export --type sqlite")
+
+
+def _lacking(database: Database, table: _Table, ranks: dict[int, int]) -> list[str]:
+    """Columns without which the rows of a table are no events."""
+    needed = (
+        ["start", "end", "globalTid"] if table.is_host else ["start", "end", "streamId", *["globalPid"] * bool(ranks)]
+    )
+    return [column for column in needed if not database.has(table.name, column)]
 
 
 def _make_texts(database: Database) -> None:
@@ -206,7 +231,11 @@ def _beside(database: Database) -> dict[str, Any]:
 
 def _parts(database: Database, ranks: dict[int, int]) -> Iterator[tuple[Rows | None, Iterator[str]]]:
     for table in _TABLES:
-        if database.has(table.name, "start", "end"):
+        if table.name in database.columns and _lacking(database, table, ranks):
+            # Each of them counts as lost.
+            event = msgspec.json.encode({"ph": "X", "cat": "cuda_runtime", "name": table.name, "ts": None}).decode()
+            yield None, database.texts(f"SELECT '{event}' FROM {table.name}")
+        elif table.name in database.columns:
             rows = _rows(table, database.columns[table.name], ranks)
             name = _text(rows.name) if rows.name.isidentifier() else rows.name
             yield rows, database.texts(event_rows(**rows._replace(name=name)._asdict()))
@@ -218,7 +247,9 @@ def _others(database: Database, ranks: dict[int, int]) -> Iterator[str]:
     if database.has(_RANGES, "start", "end", "globalTid"):
         yield from (_text_of(event, ranks) for event in _ranges(database, held))
     if samples.has_stacks(database):
-        calls = [table.name for table in _TABLES if table.is_host and database.has(table.name, "start", "end")]
+        calls = [
+            table.name for table in _TABLES if table.is_host and database.has(table.name, "start", "end", "globalTid")
+        ]
         yield from (_text_of(event, ranks) for event in samples.functions(database, calls, held))
     yield from (_text_of(event, {}) for event in samples.counters(database, _correlation(_PROCESS, ranks)))
     yield from _names(database)

@@ -60,6 +60,30 @@ def test_a_row_without_a_time_counts_as_lost(start: Any, tmp_path: Path) -> None
     assert g.info.left_out["unreadable"] == 1
 
 
+@pytest.mark.parametrize("column", ["start", "end", "streamId"])
+def test_kernels_that_cannot_be_read_are_an_error_that_counts_them(column: str, tmp_path: Path) -> None:
+    kernel = {key: value for key, value in KERNEL.items() if key != column}
+    with pytest.raises(TraceError, match=f"CUPTI_ACTIVITY_KIND_KERNEL holds 2 kernels without {column}"):
+        tlg.load(report(tmp_path, TABLES | {"CUPTI_ACTIVITY_KIND_KERNEL": [kernel, kernel]}, TEXTS))
+
+
+def test_kernels_in_a_view_are_an_error(tmp_path: Path) -> None:
+    file = report(tmp_path, TABLES, TEXTS)
+    with sqlite3.connect(file) as connection:
+        connection.execute("ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL RENAME TO other")
+        connection.execute("CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS SELECT * FROM other")
+    connection.close()
+    with pytest.raises(TraceError, match="is a view"):
+        tlg.load(file)
+
+
+def test_rows_that_cannot_be_read_count_as_lost(tmp_path: Path) -> None:
+    copy = {key: value for key, value in COPY.items() if key != "streamId"}
+    file = report(tmp_path, TABLES | {"CUPTI_ACTIVITY_KIND_MEMCPY": [copy, copy]}, TEXTS)
+    with pytest.warns(DamagedTraceWarning, match="entries lost: 2"):
+        tlg.load(file)
+
+
 def test_processes_with_a_gpu_are_ranks_whose_launches_stay_apart(tmp_path: Path) -> None:
     second = {"globalPid": SECOND, "deviceId": 1, "end": 2_700_001}
     tables: dict[str, Rows] = {
