@@ -206,7 +206,7 @@ XLA = Framework(
     no_programs="the profile holds no program that an event names",
     recording="xla",
     host_collective=Kind.Op,
-    uncharged=("a copy, or other work of no instruction", ""),
+    uncharged=("a copy, or other work of no instruction", "nothing: the profile names no instruction of it"),
     advice={
         "cuda_graphs": "one_program",
         "fewer_launches": "larger_programs",
