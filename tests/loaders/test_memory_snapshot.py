@@ -19,7 +19,7 @@ from memory_snapshots import MIB, PIECES, SNAPSHOT, entry
 
 import tracelens_graph as tlg
 from corpus import needs_corpus
-from tracelens_graph.errors import NotATraceError, TraceError
+from tracelens_graph.errors import DamagedTraceWarning, NotATraceError, TraceError
 from tracelens_graph.loaders.memory_snapshot.pickles import plain_value
 
 PLAIN = st.recursive(
@@ -109,7 +109,7 @@ def test_another_pickle_is_an_error_in_one_line(what: Any) -> None:
 
 @pytest.mark.parametrize(
     "odd",
-    [{"time_us": "soon"}, {"frames": [{"filename": "\ud800", "line": 1, "name": "f"}]}, {"addr": []}],
+    [{"frames": [{"filename": "\ud800", "line": 1, "name": "f"}]}],
 )
 def test_entries_that_pytorch_does_not_write_are_an_error_in_one_line(odd: dict[str, Any]) -> None:
     entries = [entry("alloc", 10, 4196, 300, "forward") | odd]
@@ -118,12 +118,20 @@ def test_entries_that_pytorch_does_not_write_are_an_error_in_one_line(odd: dict[
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("odd", [{"time_us": "soon"}, {"time_us": -1}, {"addr": []}, {"size": None}, {"action": 3}])
+def test_broken_entries_count_as_lost(odd: dict[str, Any]) -> None:
+    history = [*SNAPSHOT["device_traces"][0], entry("alloc", 30, 5000, 7, "forward") | odd]
+    with pytest.warns(DamagedTraceWarning, match="entries lost: 1"):
+        g = tlg.load(pickle.dumps({**SNAPSHOT, "device_traces": [history]}))
+    assert tlg.QUESTIONS["memory_summary"](g).to_pandas()["peak_bytes"].tolist() == [650]
+
+
 @given(st.lists(st.tuples(st.integers(2, 3000), st.integers(0, 255)), min_size=1, max_size=8), st.integers(1, 3000))
 def test_a_damaged_snapshot_loads_or_is_an_error_of_ours(changes: list[tuple[int, int]], length: int) -> None:
     data = bytearray(pickle.dumps(SNAPSHOT))
     for at, byte in changes:
         data[2 + at % (len(data) - 2)] = byte
-    with suppress(TraceError):
+    with suppress(TraceError, DamagedTraceWarning):
         tlg.load(bytes(data[: max(length, 3)]))
 
 
