@@ -78,7 +78,7 @@ def translated(data: bytes, name: str) -> Iterator[bytes]:
     }  # fmt: skip
     encode = msgspec.json.Encoder().encode
     # An event without a time counts as lost.
-    broken = {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": None, "args": {}}
+    broken: Entry = {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": None, "args": {}}
     events = chain(_events(found, zero), repeat(broken, lost))
     return trace_text(beside, (encode(event).decode() for event in events))
 

@@ -62,6 +62,12 @@ def test_a_snapshot_shows_who_held_memory_at_its_peak() -> None:
     assert g.info.start_epoch_ns == 9000  # 1 us before the history
 
 
+def test_a_snapshot_of_nothing_names_what_records_a_history() -> None:
+    segment = {"device": 0, "address": 4096, "total_size": 9, "blocks": []}
+    g = tlg.load(pickle.dumps({"segments": [segment], "device_traces": []}))
+    assert any("_record_memory_history()" in note for note in tlg.QUESTIONS["memory_peak"](g).notes)
+
+
 def test_what_was_there_before_the_history_is_no_event_of_it() -> None:
     g = tlg.load(pickle.dumps(SNAPSHOT))
     summary = tlg.QUESTIONS["memory_summary"](g).to_pandas().iloc[0]

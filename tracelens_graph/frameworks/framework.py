@@ -155,6 +155,7 @@ SNAPSHOT = replace(
     no_place="snapshots of memory name no modules",
     recording="snapshot",
     calls_take_time=False,
+    no_allocations="the snapshot has no history: call torch.cuda.memory._record_memory_history() before what it is of",
 )
 """A snapshot of PyTorch's CUDA allocator: allocations and the stacks that made them, nothing else."""
 
