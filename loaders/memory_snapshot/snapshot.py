@@ -12,14 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby, repeat
 from operator import index
 from typing import Any
 
 import msgspec
 
-from tracelens_graph.errors import NotATraceError
+from tracelens_graph.errors import NotATraceError, TraceError
 from tracelens_graph.frameworks import SNAPSHOT
+from tracelens_graph.graph.info import BEFORE_HISTORY
 from tracelens_graph.loaders.memory_snapshot.pickles import plain_value
 from tracelens_graph.loaders.translated import trace_text
 
@@ -68,6 +69,7 @@ def translated(data: bytes, name: str) -> Iterator[bytes]:
         NotATraceError, TraceError: as `snapshot_in`.
     """
     found = snapshot_in(data, name)
+    lost = _drop_broken(found)
     entries = [*(entry for entries in found["device_traces"] for entry in entries), *_marks(found)]
     zero = min((entry["time_us"] for entry in entries), default=0)
     beside = {
@@ -75,7 +77,28 @@ def translated(data: bytes, name: str) -> Iterator[bytes]:
         "memorySegments": segments_of(found),
     }  # fmt: skip
     encode = msgspec.json.Encoder().encode
-    return trace_text(beside, (encode(event).decode() for event in _events(found, zero)))
+    # An event without a time counts as lost.
+    broken: Entry = {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": None, "args": {}}
+    events = chain(_events(found, zero), repeat(broken, lost))
+    return trace_text(beside, (encode(event).decode() for event in events))
+
+
+def _drop_broken(snapshot: Entry) -> int:
+    """Leave out the entries of the history that PyTorch does not write; how many these are."""
+    kept = [[entry for entry in entries if _is_sound(entry)] for entries in snapshot["device_traces"]]
+    lost = sum(map(len, snapshot["device_traces"])) - sum(map(len, kept))
+    snapshot["device_traces"] = kept
+    return lost
+
+
+def _is_sound(entry: Any) -> bool:
+    """Whether an entry has a time, an action, and the size and address that its action needs."""
+    if not isinstance(entry, dict) or type(entry.get("time_us")) is not int or not 0 <= entry["time_us"] < 2**52:
+        return False
+    action, is_number = entry.get("action"), {key: type(entry.get(key)) is int for key in ("size", "addr")}
+    if not isinstance(action, str) or ((action in _CHANGES or action in _RESERVED) and not is_number["size"]):
+        return False
+    return action not in ("alloc", "free_completed") or is_number["addr"]
 
 
 def history(data: bytes, name: str) -> Iterator[tuple[list[Entry], list[list[Change]]]]:
@@ -85,6 +108,8 @@ def history(data: bytes, name: str) -> Iterator[tuple[list[Entry], list[list[Cha
         NotATraceError, TraceError: as `snapshot_in`.
     """
     found = snapshot_in(data, name)
+    if lost := _drop_broken(found):
+        raise TraceError(f"{name}: {lost:,} entries of its history lack a time, an action, a size or an address")
     yield segments_of(found), [list(changes(found, device)) for device in devices_of(found)]
 
 
@@ -124,17 +149,23 @@ def changes(snapshot: Entry, device: int) -> Iterator[Change]:
     segments = [segment for segment in snapshot["segments"] if segment["device"] == device]
     reserved = sum(segment["total_size"] for segment in segments)
     reserved -= sum(_RESERVED.get(entry["action"], 0) * entry["size"] for entry in entries)
-    allocated, stacks = 0, dict[int, list[str]]()
+    allocated, stacks, alive = 0, dict[int, list[str]](), dict[int, int]()
     for entry in [*_before(entries, segments), *entries]:
         action, size = entry["action"], entry["size"]
         reserved += _RESERVED.get(action, 0) * size
         if action not in _CHANGES:
             continue
         has_failed = action == "oom"
-        allocated += 0 if has_failed else _CHANGES[action] * size
+        if not has_failed:
+            # An address that is given out again was released, though that is not recorded.
+            allocated -= alive.pop(entry["addr"], 0)
+            if action == "alloc":
+                alive[entry["addr"]] = size
+                allocated += size
         args = {
             "Total Reserved": reserved, "Total Allocated": allocated, "Bytes": _CHANGES[action] * size,
             "Device Id": device, "Device Type": _GPU, **({} if has_failed else {"Addr": index(entry["addr"])}),
+            **({BEFORE_HISTORY: 1} if entry["time_us"] is None else {}),
         }  # fmt: skip
         event = {
             "ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[OutOfMemory]" if has_failed else "[memory]",

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 import pytest
-from handmade import HOSTILE, Run
+from handmade import HOSTILE, Run, span
 from recorded_calls import calls
 
 from corpus import CHECKOUT, needs_corpus, traces_named
@@ -159,6 +159,19 @@ def test_programs_are_counted_that_can_be_written(run: Run, trace: Path, tmp_pat
     run("replay", trace, "--top", "2", "--batch", "-o", tmp_path / "batch")
     (listed,) = read_folder(tmp_path / "batch")
     assert [plan.traced.calls for plan in listed.plans] == [2, 1]
+
+
+def test_programs_to_be_filled_in_are_counted_by_themselves(run: Run, tmp_path: Path) -> None:
+    call = span("cpu_op", "triton_poi_fused_add_0", 0, 20, grid="grid(100,)")
+    call["args"] |= {"Input Dims": [[8]], "Input type": ["float"], "Input Strides": [[1]], "Concrete Inputs": [""]}
+    launch = span("cuda_runtime", "cuLaunchKernel", 5, 2, correlation=1)
+    kernel = span("kernel", "triton_poi_fused_add_0", 30, 12.5, 0, 7, device=0, stream=7, correlation=1, grid=[2, 1, 1])
+    (tmp_path / "triton.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": [call, launch, kernel]}))
+    code, out, _ = run("replay", tmp_path / "triton.json", "-o", tmp_path / "programs")
+    lines = out.splitlines()
+    assert (code, lines[0].startswith("wrote 1 program ")) == (0, True)
+    assert lines[1].startswith("1 operation of these, for 100.0 %")
+    assert all("--kernel-source FILE" in line for line in (lines[1], lines[-4]))
 
 
 def test_files_of_others_are_not_overwritten(run: Run, trace: Path, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from memory_snapshots import MIB, PIECES, SNAPSHOT, entry
 
 import tracelens_graph as tlg
 from corpus import needs_corpus
-from tracelens_graph.errors import NotATraceError, TraceError
+from tracelens_graph.errors import DamagedTraceWarning, NotATraceError, TraceError
 from tracelens_graph.loaders.memory_snapshot.pickles import plain_value
 
 PLAIN = st.recursive(
@@ -62,6 +62,43 @@ def test_a_snapshot_shows_who_held_memory_at_its_peak() -> None:
     assert g.info.start_epoch_ns == 9000  # 1 us before the history
 
 
+def test_a_snapshot_of_nothing_names_what_records_a_history() -> None:
+    segment = {"device": 0, "address": 4096, "total_size": 9, "blocks": []}
+    g = tlg.load(pickle.dumps({"segments": [segment], "device_traces": []}))
+    assert any("_record_memory_history()" in note for note in tlg.QUESTIONS["memory_peak"](g).notes)
+
+
+def test_what_was_there_before_the_history_is_no_event_of_it() -> None:
+    g = tlg.load(pickle.dumps(SNAPSHOT))
+    summary = tlg.QUESTIONS["memory_summary"](g).to_pandas().iloc[0]
+    assert summary[["events", "start_bytes", "unreleased", "unreleased_bytes"]].tolist() == [4, 150, 1, 300]
+    assert summary[["earlier", "earlier_bytes"]].tolist() == [1, 50]
+    at_end = tlg.QUESTIONS["memory_at_end"](g).to_pandas()
+    found = set(zip(at_end["module_path"], at_end["op"], at_end["bytes"], strict=True))
+    assert ("(before the recording)", "train.py(1): load", 100) in found
+    assert tlg.QUESTIONS["allocations_by_module"](g).to_pandas()["allocations"].sum() == 2
+
+
+def test_an_address_that_is_given_out_again_was_released() -> None:
+    entries = [entry("alloc", 10, 4096, 300, "first"), entry("alloc", 11, 4096, 200, "second")]
+    blocks = [{"size": 200, "state": "active_allocated", "frames": []}]
+    segment = {"device": 0, "address": 4096, "total_size": 200, "blocks": blocks}
+    g = tlg.load(pickle.dumps({"segments": [segment], "device_traces": [entries]}))
+    at_end = tlg.QUESTIONS["memory_at_end"](g).to_pandas()
+    assert at_end[["op", "bytes"]].to_numpy().tolist() == [["train.py(1): second", 200]]
+
+
+def test_what_is_in_use_but_in_no_block_is_noted() -> None:
+    lost = [entry("alloc", 30, 9000, 70, "lost")]
+    segments = [*SNAPSHOT["segments"]]
+    history = [*SNAPSHOT["device_traces"][0], *lost]
+    table = tlg.QUESTIONS["memory_at_end"](tlg.load(pickle.dumps({"segments": segments, "device_traces": [history]})))
+    assert any("70 bytes of these are in no block" in note for note in table.notes)
+    assert not any(
+        "no block" in note for note in tlg.QUESTIONS["memory_at_end"](tlg.load(pickle.dumps(SNAPSHOT))).notes
+    )
+
+
 def test_a_snapshot_without_history_shows_what_is_held() -> None:
     g = tlg.load(pickle.dumps({**SNAPSHOT, "device_traces": []}))
     assert tlg.QUESTIONS["memory_summary"](g).to_pandas()["peak_bytes"].tolist() == [400]
@@ -78,7 +115,7 @@ def test_another_pickle_is_an_error_in_one_line(what: Any) -> None:
 
 @pytest.mark.parametrize(
     "odd",
-    [{"time_us": "soon"}, {"frames": [{"filename": "\ud800", "line": 1, "name": "f"}]}, {"addr": []}],
+    [{"frames": [{"filename": "\ud800", "line": 1, "name": "f"}]}],
 )
 def test_entries_that_pytorch_does_not_write_are_an_error_in_one_line(odd: dict[str, Any]) -> None:
     entries = [entry("alloc", 10, 4196, 300, "forward") | odd]
@@ -87,12 +124,20 @@ def test_entries_that_pytorch_does_not_write_are_an_error_in_one_line(odd: dict[
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("odd", [{"time_us": "soon"}, {"time_us": -1}, {"addr": []}, {"size": None}, {"action": 3}])
+def test_broken_entries_count_as_lost(odd: dict[str, Any]) -> None:
+    history = [*SNAPSHOT["device_traces"][0], entry("alloc", 30, 5000, 7, "forward") | odd]
+    with pytest.warns(DamagedTraceWarning, match="entries lost: 1"):
+        g = tlg.load(pickle.dumps({**SNAPSHOT, "device_traces": [history]}))
+    assert tlg.QUESTIONS["memory_summary"](g).to_pandas()["peak_bytes"].tolist() == [650]
+
+
 @given(st.lists(st.tuples(st.integers(2, 3000), st.integers(0, 255)), min_size=1, max_size=8), st.integers(1, 3000))
 def test_a_damaged_snapshot_loads_or_is_an_error_of_ours(changes: list[tuple[int, int]], length: int) -> None:
     data = bytearray(pickle.dumps(SNAPSHOT))
     for at, byte in changes:
         data[2 + at % (len(data) - 2)] = byte
-    with suppress(TraceError):
+    with suppress(TraceError, DamagedTraceWarning):
         tlg.load(bytes(data[: max(length, 3)]))
 
 
@@ -138,7 +183,7 @@ def test_figures_are_those_of_the_viewer_of_pytorch(of: str, corpus: Path) -> No
         address: by_address[address] for address in segments["address"]
     }
     summary = tlg.QUESTIONS["memory_summary"](g).to_pandas()
-    assert figures["allocations"] + figures["before"] == (summary["events"].sum() - figures["releases"])
+    assert figures["allocations"] == (summary["events"].sum() - figures["releases"])
     if of != "recorded":  # whose blocks do not add up to their segments, which the viewer refuses
         free = segments["free_bytes"].sum() + segments["waiting_bytes"].sum() + rounding
         assert f"total_free: {_in_words(free)}" in figures["segsum"]

@@ -9,6 +9,7 @@ from recorded_calls import calls
 
 from corpus import kineto_traces, loaded, parametrize, trace_id
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
+from tracelens_graph.frameworks.framework import XLA
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.listing import BY_GRAPH, OUTSIDE, replay_coverage, replay_signatures
 from tracelens_graph.replay.planned import COLLECTIVE, CUSTOM
@@ -59,3 +60,8 @@ def test_time_and_median_of_a_row_are_of_the_same_work() -> None:
     rows = {row["op"]: row for row in replay_signatures(load_core(calls())).records() if row["calls"] == 1}
     assert rows["my::fused"]["time_us"] == 37.0
     assert all(row["median_us"] == row["time_us"] for row in rows.values())
+
+
+def test_work_of_no_instruction_says_that_nothing_helps() -> None:
+    assert XLA.uncharged is not None
+    assert XLA.uncharged[1].startswith("nothing: ")

@@ -32,7 +32,8 @@ from tracelens_graph.replay.signatures import named
     ("name", "reason"),
     [
         ("c10d::allreduce_", COLLECTIVE), ("record_param_comms", COLLECTIVE), ("nccl:all_reduce", COLLECTIVE),
-        ("_c10d_functional::all_reduce", COLLECTIVE), ("triton_poi_fused_add_0", "its grid is not recorded"),
+        ("_c10d_functional::all_reduce", COLLECTIVE),
+        ("triton_poi_fused_add_0", "its grid is not recorded, as of kernels of replayed graphs"),
         ("CompiledFunctionBackward", COMPILED), ("MulBackward0", AUTOGRAD), ("CompiledFunction", COMPILED),
         ("autograd::engine::evaluate_function: MulBackward0", AUTOGRAD), ("vllm::moe_forward", PART),
         ("vllm::unified_attention_with_output", ENGINE), ("acme::op", CUSTOM),

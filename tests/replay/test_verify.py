@@ -256,6 +256,7 @@ def test_scripts_are_checked_before_they_run(tmp_path: Path, monkeypatch: pytest
         file.write(f"open({str(ran)!r}, 'w')\n")
     table = verify(tmp_path / "scripts")
     assert [one["outcome"] for one in table.records()] == ["refused", "refused"]
+    assert table["op"] == ["aten::mm", "aten::mm"]
     assert table.records()[1]["why"] == "no such file or directory"
     assert not ran.exists()
 

@@ -87,6 +87,10 @@ def print_written(folder: Path, table: Table, covered: Table) -> None:
     programs = "program" if len(files) == 1 else "programs"
     of_time = f"for {share:.1f} % of the GPU time"
     put(printable(f"wrote {len(files):,} {programs} and replay.json to {folder}, {of_time}") + "\n")
+    if lacking := [row["percent"] for row in table.records() if row["file"] and row["plan"] == "no"]:
+        operations = f"{len(lacking):,} operation{'s' * (len(lacking) != 1)} of these"
+        text = f"{operations}, for {sum(lacking):.1f} %, can run once filled in: --kernel-source FILE"
+        _print_lines([text], indent="")
     _print_left_out(table)
     _print_coverage(covered, "Can be replayed in all")
     _print_uses([folder / file for file in files])

@@ -155,6 +155,7 @@ SNAPSHOT = replace(
     no_place="snapshots of memory name no modules",
     recording="snapshot",
     calls_take_time=False,
+    no_allocations="the snapshot has no history: call torch.cuda.memory._record_memory_history() before what it is of",
 )
 """A snapshot of PyTorch's CUDA allocator: allocations and the stacks that made them, nothing else."""
 
@@ -206,7 +207,7 @@ XLA = Framework(
     no_programs="the profile holds no program that an event names",
     recording="xla",
     host_collective=Kind.Op,
-    uncharged=("a copy, or other work of no instruction", ""),
+    uncharged=("a copy, or other work of no instruction", "nothing: the profile names no instruction of it"),
     advice={
         "cuda_graphs": "one_program",
         "fewer_launches": "larger_programs",

@@ -23,6 +23,9 @@ LEFT_OUT_ITERATIONS = "iterationsLeftOut"
 SEGMENTS = "memorySegments"
 """Key beside the events of a snapshot of memory: what `loaders.memory_snapshot.snapshot.segments_of` gives."""
 
+BEFORE_HISTORY = "Before History"
+"""Argument of an instant that stands for what a snapshot of memory shows as allocated before its history: 1."""
+
 FAR_TIME = "time far from all others"
 NOT_A_NODE = "not a node"
 OLD_MEMORY = "[memory] without an address"

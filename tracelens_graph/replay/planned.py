@@ -113,7 +113,7 @@ def planned(core: Core, row: int, replayers: Mapping[str, Replayer] = MappingPro
         if name.startswith(NAMESPACES):
             return Planned(plan_call(core, row))
         if is_triton(core, row):
-            return Planned(triton_plan(core, row), TRITON, "-o writes a program that its source is put into")
+            return Planned(triton_plan(core, row), TRITON, "-o DIR --kernel-source FILE, a file with its source")
     except CannotReplay as error:
         return Planned(None, error.reason, error.remedy)
     return next(

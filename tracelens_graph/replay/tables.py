@@ -93,8 +93,8 @@ OUTCOMES = {
     "other children": "other ops below",
     "other arguments": "another name, or other types, shapes, strides or values",
     "failed": "it ended with an error, was killed or took too long",
-    "refused": "the file is not as it was written",
-    "not filled": "a kernel has to be put in by hand first",
+    "refused": "the file is missing, or not as it was written",
+    "not filled": "a kernel has no source: --kernel-source FILE puts it there",
     "needs ranks": "a collective, which several processes run together",
     "not run": "it needs more memory than there is",
     "no library": "the library of the operation cannot be imported; --reference runs plain torch in its place",
@@ -205,7 +205,7 @@ REPLAY_DEVICES = TableSchema(
         "percent_of_roof": Column(
             "this as share of the time of these operations", "%", heading="% of roof", drop_priority=0
         ),
-        "traced_us": Column("the same sum of what the trace recorded", "us", heading="traced us", drop_priority=0),
+        "traced_us": Column("the same sum of what the trace recorded", "us", heading="traced us", drop_priority=-1),
         "replayed_percent": Column(
             "share of the trace's GPU time that these operations take; an operation inside another one counts twice. "
             "Absent where results do not have it",
@@ -214,7 +214,8 @@ REPLAY_DEVICES = TableSchema(
             drop_priority=-1,
         ),
         "trace_us": Column(
-            "GPU time of the whole trace there, if what was not replayed scales as what was",
+            "GPU time of the whole trace there, if what was not replayed scales as what was: "
+            "GPU time of the trace, times `sum_us`, by `traced_us`",
             "us",
             heading="whole trace us",
             drop_priority=-1,

@@ -11,8 +11,10 @@ import numpy as np
 from tracelens_graph.analyses.memory.blocks import blocks_of, whose_work
 from tracelens_graph.analyses.memory.instants import instants_of, notes_on, without_instants
 from tracelens_graph.analyses.memory.peak import DEVICE, Peak, device_key, held_then, peaks, shown_us
+from tracelens_graph.analyses.memory.segments import segments_in
 from tracelens_graph.analyses.shared.gpu_work import names_of, uids_of
 from tracelens_graph.analyses.shared.grouping import Cells, text_codes
+from tracelens_graph.frameworks import SNAPSHOT
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.user_code import user_lines
 from tracelens_graph.graph.window import Window, window_of
@@ -35,7 +37,7 @@ MEMORY_PEAK = TableSchema(
         "device": DEVICE,
         "module_path": _PATH,
         "op": _OP,
-        "blocks": Column.count("number of blocks alive then; absent for what was there before"),
+        "blocks": Column.count("number of blocks alive then; absent for the rest that was there before"),
         "bytes": Column.total("sum of their sizes", "B", compared="main", drop_priority=-1),
         "percent": Column.share("share of all bytes in use then on the device"),
         "unreleased_bytes": Column.total("part of bytes that is not released in the recording", "B", drop_priority=3),
@@ -95,7 +97,9 @@ def _holders(core: Core, begin: np.ndarray) -> _Holders:
     op, call = whose.op[begin], whose.call[begin]
     lines = list(names_of(core, user_lines(core, call)))
     ops = [name if name is not None else line for name, line in zip(names_of(core, op), lines, strict=True)]
-    paths = [whose.paths[place] for place in whose.path[begin].tolist()]
+    is_before = instants_of(core).is_before[begin].tolist()
+    at = whose.path[begin].tolist()
+    paths = [BEFORE if early else whose.paths[one] for early, one in zip(is_before, at, strict=True)]
     return _Holders(paths, ops, lines, list(uids_of(core, np.where(op >= 0, op, call))))
 
 
@@ -159,9 +163,23 @@ def _held(w: Window, schema: TableSchema, title: str, when: Callable[[Peak], int
                 (peak.device, BEFORE, None, None, rest, 100.0 * rest / most if most else None, rest - gone, None,
                  *about, None)
             )  # fmt: skip
+        if schema is MEMORY_AT_END:
+            notes += _not_in_segments(w, peak)
     rows.sort(key=lambda row: (device_key(row[0]), -row[4], row[1], row[2] or ""))
     columns: dict[str, Cells] = {name: [row[i] for row in rows] for i, name in enumerate(MEMORY_PEAK) if name in schema}
     return schema.table(columns, title, [*notes, *notes_on(w)])
+
+
+def _not_in_segments(w: Window, peak: Peak) -> list[str]:
+    """How many bytes the history of a snapshot says are in use at its end, which none of its blocks holds."""
+    listed = [row for row in segments_in(w.core) if f"cuda:{row['device']}" == peak.device]
+    if w.framework is not SNAPSHOT or peak.held[-1] != peak.here.stop - 1 or not listed:
+        return []
+    there = sum(row["requested_bytes"] + row["waiting_bytes"] for row in listed)
+    if (missing := int(instants_of(w.core).allocated[peak.held[-1]]) - there) <= 0:
+        return []
+    return [f"{peak.device}: {missing:,} bytes of these are in no block of the snapshot: see memory_segments; their "
+            "releases are not in its history"]  # fmt: skip
 
 
 def memory_to_fit(g: Core | Window, size: int | None = None) -> Table:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tracelens_graph.analyses.shared.gpu_work import fitting_names
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.info import OLD_MEMORY
+from tracelens_graph.graph.info import BEFORE_HISTORY, OLD_MEMORY
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window, whole_window
 from tracelens_graph.schema import Kind
@@ -36,7 +36,7 @@ _DEVICE_TYPES = {
 """`Device Type` as PyTorch numbers them (c10/core/DeviceType.h)."""
 
 _TOTALS = ("Total Allocated", "Total Reserved")
-_ARGUMENTS = ("Device Type", "Device Id", "Addr", *_TOTALS)
+_ARGUMENTS = ("Device Type", "Device Id", "Addr", *_TOTALS, BEFORE_HISTORY)
 _AT_ONCE = 65536
 _WHOLE = re.compile(r"-?[0-9]{1,20}")
 
@@ -57,6 +57,7 @@ class Instants:
         has_totals: per device, whether any of `allocated` is recorded.
         is_spoilt: whether a total is recorded that cannot be one: no number, negative, beyond `LARGEST`, or less
             reserved than allocated, which does not count as reserved.
+        is_before: whether it stands for what was allocated before the recorded history, as snapshots show it.
         failed: rows of allocations that failed for want of memory; they are none of the above.
         unreadable: rows of allocations and releases whose size is not recorded, no number, or beyond `LARGEST`; they
             are none of the above, either.
@@ -72,6 +73,7 @@ class Instants:
     is_summed: np.ndarray
     has_totals: np.ndarray
     is_spoilt: np.ndarray
+    is_before: np.ndarray
     failed: np.ndarray
     unreadable: np.ndarray
 
@@ -104,8 +106,8 @@ def _instants(w: Window) -> Instants:
     unreadable, rows = rows[~is_size & is_change], rows[is_size]
     if not len(rows):
         none, no = np.zeros(0, np.int64), np.zeros(0, bool)
-        return Instants(rows, none, (), none, none, none, none, no, no, no, failed, unreadable)
-    (kind, index, address, allocated, reserved), is_spoilt = _arguments(core, rows)
+        return Instants(rows, none, (), none, none, none, none, no, no, no, no, failed, unreadable)
+    (kind, index, address, allocated, reserved, before), is_spoilt = _arguments(core, rows)
     index = np.where(index == NO_VALUE, c.device[rows], index)
     # Some versions of numpy give the inverse a second dimension, hence the reshape below.
     kinds, device = np.unique(np.stack((kind, index), axis=1), axis=0, return_inverse=True)
@@ -123,8 +125,8 @@ def _instants(w: Window) -> Instants:
     has_totals = np.zeros(len(known), bool)
     has_totals[device[allocated != NO_VALUE]] = True
     found = Instants(
-        rows, device, tuple(known), change, address, allocated, reserved, is_summed, has_totals, is_spoilt, failed,
-        unreadable,
+        rows, device, tuple(known), change, address, allocated, reserved, is_summed, has_totals, is_spoilt,
+        before[order] == 1, failed, unreadable,
     )  # fmt: skip
     for place, (_, here) in enumerate(found.of_devices()):
         if is_summed[place]:

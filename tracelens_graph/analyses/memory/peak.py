@@ -144,13 +144,17 @@ def memory_summary(g: Core | Window) -> Table:
         return without_instants(MEMORY_SUMMARY, title, w)
     rows: list[tuple[Any, ...]] = []
     for peak in peaks(w):
-        first, last, most = peak.held[0], peak.held[-1], int(found.allocated[peak.at])
+        last, most = peak.held[-1], int(found.allocated[peak.at])
+        recorded = peak.held[~found.is_before[peak.held]]
+        first = recorded[0] if len(recorded) else last
+        start = int(found.allocated[first] - (found.change[first] if len(recorded) else 0))
         max_reserved = int(found.reserved[peak.held].max())
         max_reserved = max_reserved if max_reserved >= most else NO_VALUE
-        kept = blocks.bytes[np.isin(blocks.begin, peak.held) & ~blocks.is_released]
-        earlier = -found.change[np.intersect1d(blocks.before, peak.held)]
+        kept = blocks.bytes[np.isin(blocks.begin, recorded) & ~blocks.is_released]
+        given_back = blocks.end[blocks.is_released & found.is_before[blocks.begin]]
+        earlier = -found.change[np.intersect1d(np.append(blocks.before, given_back), recorded)]
         rows.append(
-            (peak.device, len(peak.held), int(found.allocated[first] - found.change[first]), most,
+            (peak.device, len(recorded), start, most,
              int(found.allocated[last]), shown_us(core, found.rows[peak.at]), held_then(max_reserved, 0)[0],
              held_then(found.reserved[peak.at], most)[1], len(kept), int(kept.sum()), len(earlier), int(earlier.sum()))
         )  # fmt: skip
@@ -215,7 +219,7 @@ def allocations_by_module(g: Core | Window) -> Table:
     w = window_of(g)
     core, c, title = w.core, w.core.columns, w.titled("Allocations by module")
     found, blocks = instants_of(core), blocks_of(core)
-    inside = np.flatnonzero(w.holds(found.rows)[blocks.begin])
+    inside = np.flatnonzero((w.holds(found.rows) & ~found.is_before)[blocks.begin])
     if not len(inside):
         return without_instants(ALLOCATIONS_BY_MODULE, title, w)
     whose, begin, size = whose_work(core), blocks.begin[inside], blocks.bytes[inside]

@@ -50,8 +50,7 @@ def memory_segments(g: Core | Window) -> Table:
             whatever part of the graph is asked for.
     """
     w = window_of(g)
-    listed = w.core.info.metadata.get(SEGMENTS, ())
-    rows = [row for row in listed if _is_segment(row)]
+    rows = segments_in(w.core)
     if not rows:
         return MEMORY_SEGMENTS.empty("Segments", ["no segment is recorded: they stand in snapshots of CUDA memory"])
     rows.sort(key=lambda row: (row["device"], -row["free_bytes"], row["address"]))
@@ -68,6 +67,11 @@ def memory_segments(g: Core | Window) -> Table:
     if odd := sum(row.get("unknown_bytes") != 0 for row in rows):
         notes.append(f"blocks of {odd:,} segments do not add up to their sizes: what is in no block counts as free")
     return MEMORY_SEGMENTS.table(columns, "Segments", notes)
+
+
+def segments_in(core: Core) -> list[dict[str, Any]]:
+    """The segments that a snapshot of memory lists, those whose row has all cells."""
+    return [row for row in core.info.metadata.get(SEGMENTS, ()) if _is_segment(row)]
 
 
 def _is_segment(row: Any) -> bool:

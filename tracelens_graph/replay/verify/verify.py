@@ -67,7 +67,9 @@ _LISTS = ("full", "instruction")
 """Kinds of programs that run entries of a list, each by itself."""
 _FRAMEWORKS = {"torch": "PyTorch", "jax": "JAX"}
 _NEEDS_RANKS = Outcome("needs ranks", why="run it with torchrun on as many ranks as it says")
-_NOT_FILLED = Outcome("not filled", why="put the kernel's source in, and run it by itself")
+_NOT_FILLED = Outcome(
+    "not filled", why="its kernel has no source: replay -o with --kernel-source FILE, then run it by itself"
+)
 
 
 @dataclass
@@ -187,8 +189,9 @@ def _interpreter(python: str | None) -> str:
 def _prepare(job: _Job, folder: Path, copy: Path, replayers: Sequence[Replayer]) -> None:
     """Copy a program that may run; else say why not."""
     try:
-        plans = trusted(job.program, folder, replayers)
+        plans = job.program.plans
         job.plans = plans if job.part is None else plans[job.part : job.part + 1]  # instructions have none
+        trusted(job.program, folder, replayers)
     except OSError as error:
         job.outcomes = [Outcome("refused", why=(error.strerror or str(error)).lower())]
         return
