@@ -253,3 +253,9 @@ def test_a_slow_rank_is_named_through_jitter(shape: str, tmp_path: Path) -> None
     screen = ranks(write(Job(ranks=16, jitter=0.1, seed=1, causes=slow, **SHAPES[shape]), tmp_path))
     late = [line.partition(", by ")[0] for line in screen.splitlines() if line.startswith("late: ")]
     assert named_in("; ".join(late)) == {6}, screen
+
+
+def test_no_step_of_a_sound_job_names_a_rank(tmp_path: Path) -> None:
+    folder = write(Job(ranks=16, per_host=4, tensor=2, jitter=0.05, seed=70), tmp_path)
+    screen = ranks(folder, "--step", "4")
+    assert not [line for line in screen.splitlines() if line.startswith("late: ")], screen
