@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tracelens_graph.analyses.critical_path.bridges import bridged
 from tracelens_graph.analyses.critical_path.causes import Causes, bound_alone, check_gpu_work, ends_of, unbound
 from tracelens_graph.analyses.critical_path.collective_points import (
     CollectivePoints,
@@ -63,6 +64,7 @@ def causes(traces: TraceSet, matched: MatchedCollectives | None = None) -> Joint
     if matched is None and len(traces) > 1:
         matched, ours = of_one_job(traces.with_graphs(lambda core: core), whole=traces)
         traces = ours or traces
+    matched = None if matched is None else bridged(matched)
     ranks = [rank_points(one.core) for one in traces]
     check_gpu_work(len(rank.gpu_rows) for rank in ranks)
 

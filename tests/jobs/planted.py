@@ -239,6 +239,14 @@ PLANTED: Mapping[str, Planted] = {
     "missing_stage": Planted(
         Job(pipeline=4, missing=(3,), causes=(Cause("slower_kernels", (6,), factor=1.4),)), (6,), ("no file of rank 3",)
     ),
+    "next_to_a_missing_stage": Planted(
+        Job(ranks=8, pipeline=4, steps=3, missing=(4,), seed=246, causes=(Cause("slower_kernels", (6,), factor=1.3),)),
+        (6,), ("no file of rank 4", "slower kernels", "rank6 alone 1.1"),
+    ),
+    "before_a_missing_last_stage": Planted(
+        Job(ranks=8, pipeline=4, steps=3, missing=(6,), seed=264, causes=(Cause("slower_kernels", (4,), factor=1.3),)),
+        (4,), ("no file of rank 6", "slower kernels"),
+    ),
     "gloo_pipeline": Planted(
         Job(gloo=True, pipeline=2, jitter=0.03, seed=31, causes=(_host("python", 4),)), (4,), ("python",)
     ),

@@ -79,12 +79,16 @@ def sentence(found: WhatIf) -> str:
     """What a change would gain, and how far that may be off."""
     before, saved = found.path.length_ns, found.saved_ns
     percent = 100 * abs(saved) / before if before else 0.0
-    change = f"{'saves' if saved >= 0 else 'costs'} {abs(saved) / 1e6:,.3f} ms, {percent:.1f} %"
-    if saved and found.least_ns <= before <= found.most_ns:
+    is_least = found.is_at_least and saved >= 0
+    change = f"{'saves' if saved >= 0 else 'costs'} {'at least ' * is_least}{abs(saved) / 1e6:,.3f} ms, {percent:.1f} %"
+    if saved and not is_least and found.least_ns <= before <= found.most_ns:
         change = "which is no more than the error"
+    bounds = f"{_bounds(found)} by what is not recorded"
+    if is_least:
+        bounds = "as what ranks without a file wait for is not known"
     return (
         f"With {found.change}, {subject(found.path)} takes {found.changed_ns / 1e6:,.3f} instead of "
-        f"{before / 1e6:,.3f} ms ({change}), {_bounds(found)} by what is not recorded{_moved(found)}"
+        f"{before / 1e6:,.3f} ms ({change}), {bounds}{_moved(found)}"
     )
 
 

@@ -132,10 +132,11 @@ def _repair(job: Job, who: str, places: Sequence[int]) -> str:
     found = job.repaired(places)
     if found is None:
         return ""
-    if found.saved_ns <= 10 * found.error_ns:
+    at_least = "at least " * found.is_at_least
+    if found.saved_ns <= 10 * found.error_ns and not at_least:
         return f"a repair of {who} saves at most {shown_ms(max(found.saved_ns, 0) + found.error_ns)}"
     share = percent(found.saved_ns, found.path.length_ns)
-    return f"a repair of {who} saves {shown_ms(found.saved_ns)} ({share:.1f} % of the recording)"
+    return f"a repair of {who} saves {at_least}{shown_ms(found.saved_ns)} ({share:.1f} % of the recording)"
 
 
 def first_rows(table: Table, most: int) -> Table:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.critical_path.bridges import bridged
 from tracelens_graph.analyses.critical_path.causes import (
     Latencies,
     bound_latency,
@@ -73,7 +74,8 @@ class JobCauses:
         if matched is None and len(traces) > 1:
             matched, ours = of_one_job(traces.whole(), whole=traces)
             traces = ours or traces
-        self.traces, self.matched = traces, matched
+        self.traces, self.matched = traces, None if matched is None else bridged(matched)
+        matched = self.matched
         self.paths: dict[int | None, Any] = {}
         self._first_given = [Given(self._clock(at)) for at in range(len(traces))]
         found: dict[int, Known] = {}

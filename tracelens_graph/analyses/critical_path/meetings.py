@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from tracelens_graph.analyses.critical_path.bridges import through
 from tracelens_graph.analyses.critical_path.causes import NO_CAUSE, levels
 from tracelens_graph.analyses.critical_path.collective_points import (
     EARLIEST,
@@ -134,9 +135,28 @@ class Meetings:
         near = (self.found.time[point] - self.start_ns[other] < NEAR_NS) & (other != self.last[point])
         return other[near], point[near]
 
-    def again(self, reach: Mapping[int, Reach]) -> Again:
-        """The ranks, as each follows from the others."""
-        return Again(self, reach)
+    @cached_property
+    def through_ns(self) -> Ns:
+        """Per part how much later than it starts it comes: what ranks without a file compute before they send it on.
+
+        Of all transfers between the same ranks the one counts that was sent on soonest; see `bridged`.
+        """
+        later, m = np.zeros(len(self.part), np.int64), self._matched
+        for sends, receives in () if m is None else through(m):
+            assert m is not None
+            since = m.start_ns[sends]
+            moves = m.end_ns[receives] - np.maximum(m.start_ns[receives], since)
+            later[np.searchsorted(self.part, sends)] = (m.end_ns[receives] - since).min() - moves.min()
+        return later
+
+    def again(self, reach: Mapping[int, Reach], through: bool = False) -> Again:
+        """The ranks, as each follows from the others.
+
+        Args:
+            reach: how each rank follows from the others.
+            through: whether what passes ranks without a file takes what it takes at least, with nobody to wait for.
+        """
+        return Again(self, reach, self.through_ns if through else None)
 
 
 class Again:
@@ -145,9 +165,10 @@ class Again:
     Args:
         meetings: where they meet.
         reach: how each rank follows from the others.
+        later_ns: per part how much later than it starts it comes.
     """
 
-    def __init__(self, meetings: Meetings, reach: Mapping[int, Reach]) -> None:
+    def __init__(self, meetings: Meetings, reach: Mapping[int, Reach], later_ns: Ns | None = None) -> None:
         m, self._reach = meetings, dict(sorted(reach.items()))
         self._meetings, origin = m, len(m.found.time)
         part, point = m.arrivals
@@ -155,6 +176,7 @@ class Again:
         before, after, moments = [], [], [m.found.time, np.array([EARLIEST])]
         self._ends: list[tuple[int, int, int]] = []
         self._edges: dict[int, tuple[Rows, Rows]] = {}
+        self._later: dict[int, Ns] = {}
         points = origin + 1
         for rank, one in self._reach.items():
             first, own = int(m.first[rank]), int(m.first[rank + 1] - m.first[rank])
@@ -164,6 +186,8 @@ class Again:
             low, high = (np.searchsorted(part[by_part], first + one.target[starts], side) for side in ("left", "right"))
             arrival, of = expanded(low, high)
             edges = self._edges[rank] = starts[of], others
+            if later_ns is not None:
+                self._later[rank] = later_ns[first + one.target[edges[0]]]
             sources = np.concatenate((m.met[first : first + own], behind, [origin]))
             before.append(sources[one.source[np.concatenate(edges)]].astype(np.int32))
             after += [point[by_part[arrival]].astype(np.int32), behind[one.target[others] - own].astype(np.int32)]
@@ -180,7 +204,7 @@ class Again:
         for rank, one in self._reach.items():
             ns = one.takes_ns(weight if isinstance(weight, str) else weight[rank])
             starts, others = self._edges[rank]
-            takes += [ns[starts] - NO_CAUSE * int(without[rank]), ns[others]]
+            takes += [ns[starts] + self._later.get(rank, 0) - NO_CAUSE * int(without[rank]), ns[others]]
         return np.concatenate(takes)[self._ordered]
 
     def ends(self, weight: str | Sequence[str], without: Mask) -> list[tuple[int, int, int]]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tracelens_graph.analyses.critical_path.bridges import ends_elsewhere
 from tracelens_graph.analyses.critical_path.critical_path import CriticalPath, critical_path
 from tracelens_graph.analyses.critical_path.edits import BOUNDS, Asked, Edited, Looked, edited
 from tracelens_graph.analyses.critical_path.job_causes import JobCauses, job_causes
@@ -70,6 +71,7 @@ class WhatIf:
         begins_earlier_ns: how much sooner the step begins: what is changed in the steps before moves their end, which
             is where a path step begins. None without a step.
         notes: what a reader must know.
+        is_at_least: whether it may save more, as what ranks without a file wait for is not known.
     """
 
     path: CriticalPath
@@ -80,6 +82,7 @@ class WhatIf:
     most_ns: int
     begins_earlier_ns: int | None = None
     notes: Sequence[str] = ()
+    is_at_least: bool = False
 
     @property
     def saved_ns(self) -> int:
@@ -170,6 +173,7 @@ def what_if(
         max(lengths),
         None if step is None else begin - extents[usual][0],
         list(dict.fromkeys([*sorted(note for one in answers.values() for note in one.notes), *repairs.notes])),
+        job.matched is not None and bool(ends_elsewhere(job.matched)),
     )
 
 

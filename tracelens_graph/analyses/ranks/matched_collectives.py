@@ -182,14 +182,17 @@ class MatchedCollectives(PartsByCollective):
         pairs = np.stack([self.number, clock])
         _, number, count = np.unique(pairs, axis=1, return_inverse=True, return_counts=True)
         number = np.where((self.number >= 0) & (count[number.reshape(-1)] > 1), number.reshape(-1), -1)
+        return self.numbered(number)
+
+    def numbered(self, number: np.ndarray) -> MatchedCollectives:
+        """The same parts as other collectives; -1 for none."""
         numbers, place = np.unique(number[number >= 0], return_inverse=True)
         number[number >= 0] = by_time(numbers, place, self.start_ns[number >= 0])
         made = copy(self)
         own = ("ranks", "parts", "is_corrected", "nodes", "hosts", "_windows", "start_ns", "end_ns", "trace")
-        made.__dict__ = {name: getattr(self, name) for name in (*own, "left_out")} | {
-            "whole": self.whole,
-            "number": number,
-        }
+        made.__dict__ = {name: getattr(self, name) for name in (*own, "left_out")} | {"number": number}
+        if self.whole is not self:
+            made.__dict__["whole"] = self.whole
         return made
 
     def clock_ns(self, rank: int, times_ns: np.ndarray) -> np.ndarray:

@@ -8,9 +8,11 @@ between two calls takes the median of equal stretches; the published definition 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 
+from tracelens_graph.analyses.critical_path.bridges import ends_elsewhere
 from tracelens_graph.analyses.critical_path.job_causes import JobCauses
 from tracelens_graph.analyses.critical_path.lanes import Lane, Lanes, compared_by
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT, ends_of
@@ -189,7 +191,7 @@ class _Transfers:
             return
         takes = np.concatenate([one.moves_ns for one in job.did])
         number = m.number[part]
-        is_whole = m.count[number] >= m.group_size[number]
+        is_whole = (m.count[number] >= m.group_size[number]) & ~self._is_through[part]
         keys = [self._key(at) for at in part.tolist()]
         equal: dict[tuple[object, ...], list[int]] = {}
         for at in np.flatnonzero((takes >= 0) & is_whole).tolist():
@@ -215,7 +217,15 @@ class _Transfers:
         assert self._job.matched is not None
         one = self._job.matched.parts.form_of(part)
         size = one.in_bytes if one.kind in POINT_TO_POINT else (one.in_bytes, one.out_bytes)
-        return one.kind, size, one.group_size
+        through = ends_of(one) if one.kind == "recv" and self._is_through[part] else ()
+        return one.kind, size, one.group_size, through
+
+    @cached_property
+    def _is_through(self) -> Mask:
+        """Per part whether it is of a transfer through a rank without a file; see `bridged`."""
+        m = self._job.matched
+        assert m is not None
+        return (m.number >= 0) & np.isin(m.parts.form, list(ends_elsewhere(m)))
 
     def _parts_alone(self) -> list[int]:
         """Parts on the GPU that fit those of no other rank, as no other rank of the group has a file."""
@@ -231,7 +241,9 @@ class _Transfers:
                 for one, of in zip(m.parts.forms, others, strict=True)
             ]
         )
-        return np.flatnonzero((m.number < 0) & is_alone[m.parts.form]).tolist() if len(is_alone) else []
+        is_send = np.array([one.kind == "send" for one in m.parts.forms], bool)
+        fits_none = (m.number < 0) | (self._is_through & is_send[m.parts.form])
+        return np.flatnonzero(fits_none & is_alone[m.parts.form]).tolist()
 
     def even(self, rank: int, lanes: _Ideal) -> Even:
         """What operations of a rank would take.

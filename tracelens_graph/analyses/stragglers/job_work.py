@@ -45,7 +45,7 @@ def work_of_job(job: JobCauses, instead: Others | None = None) -> Work:
     if instead is not None:
         kinds, even = list(KINDS), instead(job, stage, even)
     reach, of_kind = _reach(job, even)
-    again = job.meetings.again(reach)
+    again = job.meetings.again(reach, through=True)
     # Where the path begins that bounds the recording: ranks that began to record before do not lengthen it.
     end = max(one.last_ns for at, one in enumerate(job.known) if not apart[at] and one.last_ns is not None)
     path = critical_path(job) if end == job.last_ns else followed_paths(job.until(end), [(None, None, end)])[0]
@@ -97,7 +97,7 @@ def _apart(job: JobCauses) -> Mask:
     none = np.zeros(len(job.traces), bool)
     if job.matched is None or not (apart := incomplete_ranks(job.matched)).any():
         return none
-    again = job.meetings.again(_reach(job, [Even()] * len(none))[0])
+    again = job.meetings.again(_reach(job, [Even()] * len(none))[0], through=True)
     begin = min(one.first_ns for at, one in enumerate(job.known) if not apart[at] and one.first_ns is not None)
     as_recorded, freed = (_last_end(again, RECORDED, without, apart) for without in (none, apart))
     return apart & (freed - begin > (1 - HELD_UP) * (as_recorded - begin))
