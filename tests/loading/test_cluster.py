@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -133,11 +134,20 @@ def test_a_worker_that_is_killed_is_replaced(
     assert capfd.readouterr().err == ""
 
 
+def kill_one_of(workers: LocalCluster) -> None:
+    """Kill a worker, and wait until that is known: a task that it gets before is one that it died of."""
+    worker = next(one for one in workers.workers.values() if one.pid is not None)
+    address, known = worker.worker_address, workers.scheduler.workers
+    os.kill(worker.pid, signal.SIGKILL)
+    while address in known:
+        time.sleep(0.02)
+
+
 def test_a_worker_that_is_killed_changes_no_path(workers: LocalCluster, scheduler: str, job: Path) -> None:
     files = trace_files([str(job)])
     ranks = load_core_set(files, scheduler=scheduler, leaves=ReadRank(), keeps=kept_rank)
     known = JobCauses(ranks)
-    os.kill(next(iter(workers.workers.values())).pid, signal.SIGKILL)
+    kill_one_of(workers)
     expected = critical_path(load_core_set(files))
     assert critical_path(known).segments().records() == expected.segments().records()
 
@@ -161,7 +171,7 @@ def test_slowdown_on_workers(workers: LocalCluster, scheduler: str, job: Path) -
     """Of which one is killed on the way."""
     files = trace_files([str(job)])
     known = JobCauses(load_core_set(files, scheduler=scheduler, leaves=ReadRank(), keeps=kept_rank))
-    os.kill(next(iter(workers.workers.values())).pid, signal.SIGKILL)
+    kill_one_of(workers)
     found, expected = (slowdown(one).table() for one in (known, load_core_set(files)))
     assert (found.records(), found.notes) == (expected.records(), expected.notes)
 
