@@ -68,16 +68,13 @@ import argparse, json, os, statistics, sys, timeit, torch
 add, seed = (options := argparse.ArgumentParser(description=__doc__)).add_argument, torch.manual_seed(0)
 devices = [f"{{kind}}:{{n}}" for kind in ("cuda", "xpu") for n in range(getattr(torch, kind).device_count())] + ["cpu"]
 add("--device", default=devices[0], choices=devices, type=lambda of: of + ":0" * (of + ":0" in devices))
-{options}add("--iterations", type=int), add("--flush-l2", action="store_true"), add("--json", nargs="?", const="")
+add("--json", nargs="?", const=False, type=argparse.FileType("a")), add("--flush-l2", action="store_true")
+{options}add("--iterations", type=lambda n: int(n) if int(n) > 0 else options.error("--iterations: 1 or more wanted"))
 device, gpu = (asked := options.parse_args()).device, getattr(torch, asked.device.partition(":")[0])
-asked.iterations is None or asked.iterations > 0 or options.error("--iterations: 1 or more is wanted")
-if asked.json and (os.path.isdir(asked.json) or not os.access(os.path.dirname(asked.json) or ".", os.W_OK)):
-    options.error("--json: no file can be written as " + asked.json)
 {imports}{settings}{tensors}
 
 def call():
 {call}
-
 if __name__ == "__main__":
     calls = 10 + max(asked.iterations or (10 if device == "cpu" else 100), 2)  # the first ten warm up
     us = [1e6 * seconds for seconds in timeit.repeat(call, ready, number=1, repeat=calls * (device == "cpu"))]
@@ -88,9 +85,9 @@ if __name__ == "__main__":
         us = [1e3 * begin.elapsed_time(end) for begin, end in events if end.synchronize() is None]
     low, median, high = statistics.quantiles(us[10:], n=4, method="inclusive")
 {result}
-    print(json.dumps([result]) if asked.json == "" else "{{op}} on {{device}}: median {{median_us:,.2f}} us "
+    print(json.dumps([result]) if asked.json is False else "{{op}} on {{device}}: median {{median_us:,.2f}} us "
         "of {{iterations}} calls, half in {{spread_us}}{rates}".format(**result))
-    asked.json and open(asked.json, "w").write(json.dumps([result]))
+    asked.json and (asked.json.truncate(0), asked.json.write(json.dumps([result])))
 '''
 
 
