@@ -174,19 +174,7 @@ def changes(snapshot: Entry, device: int) -> Iterator[Change]:
         frames = entry.get("frames") or ()
         if id(frames) not in stacks:  # stacks that are equal are one object in most pickles
             stacks[id(frames)] = _names(frames)
-        yield Change(_time(entry), stacks[id(frames)], event)
-
-
-def _time(entry: Entry) -> int | None:
-    """The time of an entry, us.
-
-    Raises:
-        TypeError, ValueError: it is none.
-    """
-    time = entry["time_us"]
-    if time is not None and not 0 <= index(time) < 2**52:
-        raise ValueError(f"time_us {time}")
-    return time
+        yield Change(entry["time_us"], stacks[id(frames)], event)
 
 
 def _events(snapshot: Entry, zero: int) -> Iterator[Entry]:
@@ -208,7 +196,7 @@ def _marks(snapshot: Entry) -> Sequence[Entry]:
 
 
 def _annotations(snapshot: Entry, device: int, zero: int, end: float, place: Entry) -> Iterator[Entry]:
-    """Ranges that the program marked, of which one may never end."""
+    """Ranges that the program marked; one may never end."""
     begun: dict[str, list[float]] = {}
 
     def ranged(name: str, start: float, end: float) -> Entry:
@@ -249,7 +237,7 @@ def _before(entries: Sequence[Entry], segments: Sequence[Entry]) -> list[Entry]:
 
 
 def _asked_for(block: Entry) -> int:
-    """Bytes that were asked for, of which the allocator makes a block."""
+    """Bytes that were asked for; the allocator rounds them up to a block."""
     history = block.get("history") or [{}]
     asked: int = block.get("requested_size") or history[0].get("real_size") or block["size"]
     return asked

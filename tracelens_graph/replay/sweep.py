@@ -55,7 +55,7 @@ _TIED = {
     }.items()
     for op in ops.split()
 }  # fmt: skip
-"""Operations -> letters for the sizes of their arguments, of which equal ones are one size; behind a minus those of the
+"""Operations -> letters for the sizes of their arguments: equal letters are one size; behind a minus those of the
 last dimensions."""
 _VIEWED = frozenset({"aten::view", "aten::reshape", "aten::_unsafe_view", "aten::_reshape_alias", "aten::view_copy"})
 """Operations whose `size` or `shape` holds as many elements as their tensor."""

@@ -12,7 +12,7 @@ from tracelens_graph.utils.arrays import Rows
 
 
 def bridged(m: MatchedCollectives) -> MatchedCollectives:
-    """The same, where a transfer to a rank without a file, and that which it sends on, are one.
+    """The same, where a transfer to a rank without a file and what it sends on are one.
 
     A stage of a pipeline sends on what it has received and computed, in the order in which it comes: its receiver
     follows from who sent to it. The transfer takes what the stage computed as well.

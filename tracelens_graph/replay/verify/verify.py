@@ -130,7 +130,7 @@ def verify(
         python: an interpreter with PyTorch; by default this one.
         timeout_s: how long one program may take, in s.
         replayers: custom operations that programs may call, and import the modules of; one that wants more is not run.
-        reference: run plain torch in place of libraries of which the operations come along.
+        reference: run plain torch in place of libraries whose operations come along.
         progress: called with the number of programs that are done, and that of all.
 
     Returns:
