@@ -54,4 +54,7 @@ def test_a_statement_has_an_answer(graph: tlg.TraceGraph, statement: str) -> Non
 def test_both_engines_give_the_same_rows(database: Database, graph: tlg.TraceGraph, statement: str) -> None:
     here, there = graph.cypher(statement), database.ask(statement)
     assert list(here.columns) == list(there.columns)
-    assert rows(here) == rows(there)
+    if "ORDER BY" in statement:
+        assert rows(here) == rows(there)
+    else:  # the language leaves the order to the engine
+        assert sorted(rows(here), key=repr) == sorted(rows(there), key=repr)
