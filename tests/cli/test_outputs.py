@@ -51,15 +51,14 @@ class Output(NamedTuple):
 
 
 WORDS = {
-    "report": "report TRACE", "info": "info TRACE", "modules": "modules TRACE", "timeline": "timeline TRACE",
-    "attribution": "attribution TRACE", "ask": "ask idle_gaps TRACE",
+    "report": "report TRACE", "info": "info TRACE", "modules": "modules TRACE", "ask": "ask idle_gaps TRACE",
     "roofline": "roofline TRACE --arch h100-sxm", "diff": "diff TRACE TRACE", "ranks": "ranks TRACE OTHER",
     "link": "link TRACE --et ET", "cut": "cut TRACE --uid 9",
     "export": "export TRACE", "save": "save TRACE", "db queries": "db queries",
 }  # fmt: skip
 """Command -> how it is asked for something to write; those that need a database are elsewhere."""
 
-NEEDED = {("report", "csv"): "--table ops_summary", ("diff", "csv"): "--points"}
+NEEDED = {("report", "csv"): "--table ops_summary", ("info", "csv"): "--table nodes", ("diff", "csv"): "--points"}
 """What else a format of a command takes."""
 
 FOLDERS = [

@@ -26,14 +26,12 @@ _ENGINE = re.compile(r"(?:^|/)(?:vllm|sglang|atom)/")
 
 
 _OF_WINDOWS = {
-    "attribution",
     "diff",
     "modules",
     "ranks",
     "replay",
     "report",
     "roofline",
-    "timeline",
     "tree",
     "ask",
 }
