@@ -106,7 +106,7 @@ def many_rows(name: str, rows: int) -> Table:
     return Table(name, {"name": [f"kernel {row} " + 40 * "x" for row in range(rows)], "n": np.arange(rows)})
 
 
-@pytest.mark.parametrize("rows", [5, 200, 3000])
+@pytest.mark.parametrize("rows", [5, 300, 3000])
 def test_a_table_keeps_the_first_rows_that_fit(rows: int) -> None:
     text = table_json(many_rows("kernels", rows))
     short, whole = parsed(brief(text, "--top 0")), parsed(text)

@@ -184,7 +184,11 @@ class ByName:
         """All tables for programs."""
         from tracelens_graph.reports.document import document_json
 
-        about = {"headline": [line.strip() for line in self.verdict(_ONE_LINE)], "notes": [*self.notes], "runs": list(self.runs)}
+        about = {
+            "headline": [line.strip() for line in self.verdict(_ONE_LINE)],
+            "notes": [*self.notes],
+            "runs": list(self.runs),
+        }
         return document_json(about, self.tables)
 
     def one_table(self, name: str, is_brief: bool) -> Table:
