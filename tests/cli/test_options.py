@@ -16,7 +16,7 @@ from typer.models import ArgumentInfo, OptionInfo
 from tracelens_graph.cli import options
 from tracelens_graph.simulate import simulate, write
 
-ASKED_OF_A_PART = ("report", "tree", "modules", "roofline", "diff", "replay", "ask")
+ASKED_OF_A_PART = ("report", "explain", "tree", "modules", "roofline", "diff", "replay", "ask")
 
 
 def flags(hidden: bool = False) -> dict[str, dict[str, Any]]:
@@ -122,7 +122,7 @@ def test_every_command_has_the_options_that_it_can_have() -> None:
     assert set(found["--step"]) - {"cut"} == set(found["--under"]) == {*ASKED_OF_A_PART, *compares_parts, "ranks"}
     assert set(found["--extension"]) == set(ASKED_OF_A_PART)
     assert set(found["--recompute"]) == {"report", "diff"}
-    assert set(found["--arch"]) == {"report", "roofline", "ranks", "replay", "db push", "db export"}
+    assert set(found["--arch"]) == {"explain", "report", "roofline", "ranks", "replay", "db push", "db export"}
 
 
 def test_a_trace_is_asked_for_in_one_way() -> None:

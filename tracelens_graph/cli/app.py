@@ -30,7 +30,8 @@ from tracelens_graph.utils.suggest import did_you_mean, hint
 
 PANELS = {
     "Start here": ("report", "tree", "modules", "roofline", "diff", "ranks", "cut", "ask"),
-    "More": ("info", "explain", "link", "replay", "cypher", "tensor", "split", "export", "save", "model", "skill", "db"),
+    "More": ("info", "explain", "link", "replay", "cypher", "tensor", "split", "export", "save", "model", "skill",
+             "db"),
 }  # fmt: skip
 """The commands, as the help groups them."""
 

@@ -376,8 +376,8 @@ def prepared(command: Callable[..., None]) -> Callable[..., None]:
 def _way_to_all(given: Mapping[str, Any]) -> str:
     """The option of a command that gives all of its answer; empty where one was given."""
     ways = {"everything": "--all", "top": "--top 0"}
-    parameters = given.get("param") or ()
-    if any(given.get(name) not in (None, False) for name in ways) or any(one.startswith("top=") for one in parameters):
+    is_given = given.get("everything") or given.get("top") is not None
+    if is_given or any(one.startswith("top=") for one in given.get("param") or ()):
         return ""
     return next((way for name, way in ways.items() if name in given), Outputs.way_to_all)
 

@@ -135,7 +135,7 @@ BRIEF = 20_000
 
 
 def brief(text: str, way: str, most: int = BRIEF) -> str:
-    """A document that is no longer than so many characters: what sums it up, and the first rows of its lists and tables.
+    """A document of at most so many characters: what sums it up, and the first rows of its lists and tables.
 
     Each has at most half of the room that those before it leave. Tables lose their definitions; those of which no row
     fits are left out.

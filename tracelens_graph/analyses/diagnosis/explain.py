@@ -1,4 +1,4 @@
-"""A finding of the report, or an opportunity, by its id: the figures behind it, its place in the program, what to do next."""
+"""A finding of the report, or an opportunity, by its id: figures, place in the program, what to do next."""
 
 from __future__ import annotations
 
@@ -74,9 +74,7 @@ def _table(w: Window, rows: list[_Row], title: str) -> Table:
     return EXPLAIN.of_records(records, w.titled(title))
 
 
-def _rows(
-    w: Window, finding: Finding | None, chance: dict[str, Any]
-) -> Iterator[_Row]:
+def _rows(w: Window, finding: Finding | None, chance: dict[str, Any]) -> Iterator[_Row]:
     evidence = {key: value for key, value in chance.items() if key not in _NO_FIGURES and value not in ("", None)}
     if finding is None:
         yield "finding", "opportunity", chance["what"], None, ""

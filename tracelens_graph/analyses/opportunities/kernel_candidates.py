@@ -38,7 +38,7 @@ KERNEL_CANDIDATES = TableSchema(
         "could_win_ms": Column.total("the time less that at the roof; absent without a roof", "ms", "could win ms"),
         "uid": BELOW_ROOF["uid"],
         "command": Column(
-            "writes a program that runs these calls alone; empty where the op is of neither PyTorch nor a compiled program",
+            "writes a program that runs these calls alone; empty where the op is neither PyTorch's nor compiled",
             heading=None,
         ),
     },
@@ -73,9 +73,7 @@ def kernel_candidates(g: Core | Window, arch: Architecture | str | None = None, 
             "could_win_ms": None if won_us is None else won_us / 1e3,
             "command": _replay(w, row),
         }
-        for (won_us, row), (module, line) in zip(
-            judged, places(w, [row["ex_UID"] for _, row in judged]), strict=True
-        )
+        for (won_us, row), (module, line) in zip(judged, places(w, [row["ex_UID"] for _, row in judged]), strict=True)
     ]
     notes = [f"{len(ops) - len(judged):,} more (top=0 gives all)"] if len(judged) < len(ops) else []
     notes += [f"nothing has a roof: {missing}"] if missing else []
