@@ -222,7 +222,7 @@ def linked(trace: Path) -> tlg.TraceGraph:
 
 def columns_of(section: str) -> set[str]:
     """Columns that a section explains, and those that it names as explained in another."""
-    elsewhere = " ".join(re.findall(r"^As in .*", section, re.MULTILINE))
+    elsewhere = " ".join(re.findall(r"^(?:As in|Columns, as) .*", section, re.MULTILINE))
     return {*re.findall(r"^\| `(.+?)` \|", section, re.MULTILINE), *re.findall("`(.+?)`", elsewhere)}
 
 
