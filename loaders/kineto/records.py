@@ -191,7 +191,7 @@ class CollectiveEvent(Struct, gc=False):
 
 
 class Head(Struct, gc=False):
-    """When an entry that is no node begins, and whether viewers draw it."""
+    """When an entry that is not a node begins, and whether viewers draw it."""
 
     ph: str = "X"
     ts: Raw = Raw()

@@ -70,7 +70,7 @@ class XplaneDetails(Details):
         self._runs = np.array(index.first, np.int64)
 
     def texts(self, blocks: Iterable[int]) -> Iterator[bytes]:
-        """The JSON text `[event, ...]` of each of the blocks; null for what is no node."""
+        """The JSON text `[event, ...]` of each of the blocks; null for what is not a node."""
         with opened_bytes(self._source) as data:
             for block in blocks:
                 begin, count = int(self.first[block]), int(self.count[block])

@@ -189,7 +189,7 @@ def _print(content: Content) -> None:
 
 
 def size_of(path: Path) -> str:
-    """The size of a file that was written, with a comma before it; nothing for what is no file."""
+    """The size of a file that was written, with a comma before it; nothing for what is not a file."""
     if not path.is_file():
         return ""
     size = path.stat().st_size

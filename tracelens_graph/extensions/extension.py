@@ -144,7 +144,7 @@ class Replayer:
             raise ExtensionError(f"imports is a list of modules, not the text {self.imports!r:.60}")
         for module in self.imports:
             if not is_module(module):
-                raise ExtensionError(f"{module!r:.60} is no name of a module")
+                raise ExtensionError(f"{module!r:.60} is not the name of a module")
         for argument, options in self.fills.items():
             if not isinstance(options, Mapping) or not all(_OPTION.fullmatch(str(option)) for option in options):
                 raise ExtensionError(f"{argument} is filled by a mapping such as {{'fill': 'normal'}}: {options!r:.60}")
@@ -322,7 +322,7 @@ class Extension:
         """The graph as post-processing leaves it; asked once per graph, and never of its own result.
 
         Raises:
-            ExtensionError: what is returned is no graph.
+            ExtensionError: what is returned is not a graph.
         """
         return core if self.postprocess is None else whole_window(core).once(_processed, self)
 

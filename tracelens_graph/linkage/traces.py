@@ -195,7 +195,7 @@ def get_gpu_op_identifier(event: Any) -> GpuIdentifier:
     if isinstance(event, Node):
         if event.kind not in GPU_KINDS:
             what = f"event {event.uid} ({event.name[:_SHOWN]})"
-            raise NodeNotFoundError(f"{what} is of kind {event.kind.name}, which is no GPU work")
+            raise NodeNotFoundError(f"{what} is of kind {event.kind.name}, which is not GPU work")
         return identifier_of_row(event.graph, event.row)
     if not isinstance(event, Mapping):
         raise NodeNotFoundError(f"a GPU event is a dictionary or a node, not {type(event).__name__}")

@@ -125,7 +125,7 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
         "time",
         (
             f"op {times['cpu_op_us']:,.2f} us, runtime {times['runtime_us']:,.2f} us, GPU {times['gpu_us']:,.2f} us; "
-            f"{times['elapsed_us']:,.2f} us from its begin to the end of its work"
+            f"{times['elapsed_us']:,.2f} us from its start to the end of its work"
         ),
     )
     for place, (name, sum_of) in enumerate(_SPLITS.items()):
@@ -169,7 +169,7 @@ def kernel_facts(kernel: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "", shape
     yield "", occupancy_text(kernel)
     if kernel["name_tells"]:
-        yield "", "its name tells: " + ", ".join(f"{key} {value}" for key, value in kernel["name_tells"].items())
+        yield "", "its name says: " + ", ".join(f"{key} {value}" for key, value in kernel["name_tells"].items())
 
 
 def occupancy_text(kernel: Mapping[str, Any]) -> str:

@@ -67,6 +67,6 @@ def _shortened(names: Sequence[str], most: int) -> tuple[list[str], str]:
 
 
 def _quoted(name: str) -> str:
-    """The name as it is if it is one plain word, else in quotes, so that it can be told from its neighbours."""
+    """The name as it is if it is one plain word, else in quotes, so that it stands apart from its neighbours."""
     is_word = bool(name) and name.isprintable() and not {",", " "} & set(name)
     return name if is_word else repr(name)

@@ -251,7 +251,7 @@ def _notes(w: Window, found: _Kernels) -> list[str]:
     beside = every[c.kind[every] != Kind.Kernel]
     if len(beside):
         ms = int(c.dur_ns[beside].sum()) / 1e6
-        notes.append(f"{len(beside):,} copies and fills ({ms:,.3f} ms) are no kernels: left out")
+        notes.append(f"{len(beside):,} copies and fills ({ms:,.3f} ms) are not kernels: left out")
     other = np.array([category == unknown for category in found.categories], bool)
     if found.sum_ns[other].any():
         share = 100 * int(found.sum_ns[other].sum()) / int(found.sum_ns.sum())

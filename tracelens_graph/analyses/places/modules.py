@@ -380,7 +380,7 @@ def _notes(core: Core, tree: PlaceTree, times: _Times, depth: int | None, events
     what = core.framework.modules
     if events and not len(tree.frames):
         has_stacks = is_python(core) and not core.framework.compiles_programs
-        instead = "the trace has Python stacks, but no nn.Module frames: ask python_lines has the time by line"
+        instead = "the trace has Python stacks, but no nn.Module frames: `ask python_lines` shows the time by line"
         yield instead if has_stacks else core.framework.no_modules
     busy = times.events[: len(tree.above)] > 0
     if idle := int((~busy & (tree.calls > 0)).sum()):

@@ -95,7 +95,7 @@ def strangers(m: MatchedCollectives) -> dict[int, str]:
     for place, why in sorted(found.items()):
         of = sizes[place]
         job = f", and it is of a job of {of:,} ranks, not {size:,}" if of and size and of != size else ""
-        known[place] = f"{m.ranks[place].name} is left out, as it is of another run: {why}{job}"
+        known[place] = f"{m.ranks[place].name} is left out, as it comes from another run: {why}{job}"
     return known
 
 
