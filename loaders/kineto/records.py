@@ -73,7 +73,7 @@ Categories that are not listed, and events of family `other`, are counted and le
 
 
 NO_NUMBER = float("nan")
-"""Default of times: tells an absent value from zero."""
+"""Default of times: separates an absent value from zero."""
 
 NO_BYTES = -(2**63)
 """Default of sizes, which may be negative but never this."""

@@ -152,7 +152,7 @@ class XplaneDetails(Details):
 
 
 def _name(kind: Kind, name: str) -> str:
-    """The name that tells PyTorch's traces, and who reads them, the kind of an event."""
+    """The name that PyTorch's traces, and their readers, use for the kind of an event."""
     if kind is Kind.Module:
         return f"nn.Module: {name}"
     return f"ProfilerStep#{name.rpartition('#')[2]}" if kind is Kind.Step else name

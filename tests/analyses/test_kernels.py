@@ -313,7 +313,7 @@ def test_summary_known_answer() -> None:
     core = load_core(EVENTS)
     table = short_kernels_summary(core)
     keys = [(row["Parent cpu_op"], row["Input dims"], row["Concrete Inputs"]) for row in table.records()]
-    # Types do not tell rows apart.
+    # Types do not separate rows.
     assert keys == [
         ("cudaGraphLaunch", None, None),
         (NO_LAUNCH, None, None),

@@ -89,7 +89,7 @@ def guarded(function: Callable[..., Any], name: str, file: str | None = None, re
 
     Args:
         function: a function; one of this package stays as it is unless a file is given.
-        name: what messages call it where it tells no file.
+        name: what messages call it where it names no file.
         file: the file that it comes from; by default the one that it is written in.
         returns: what it has to return.
     """
@@ -226,7 +226,7 @@ class Extension:
                 object.__setattr__(self, attribute, value)
 
     def guarded(self, file: str) -> Extension:
-        """The extension with errors of its functions told as those of a file."""
+        """The extension with errors of its functions raised as those of a file."""
         return replace(self, **self._guarded(file))
 
     def _guarded(self, file: str | None) -> dict[str, Any]:

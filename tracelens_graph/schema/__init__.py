@@ -44,7 +44,7 @@ SCHEMA_VERSION = 3
 
 
 class Kind(IntEnum):
-    """What an event node is. Numbers are those of saved graphs; what kinds have in common is told by the sets below."""
+    """What an event node is. Numbers are those of saved graphs; the sets below say what kinds have in common."""
 
     Module = 0
     PythonFunction = 1
@@ -344,7 +344,7 @@ CONTEXT_KINDS = {
     "CollectiveKind": "a kind of collective in a process group, shared by all traces",
     "Signature": "op name and argument set with what a call should cost, shared by all traces",
     "Program": "compiled program (HLO module), shared by all traces that ran it; only of JAX",
-    "KernelName": "name of GPU work and what it tells, shared by all traces",
+    "KernelName": "name of GPU work and what it says, shared by all traces",
     "Category": "kind of operation or of kernel, shared by all traces",
     "SubtreeClass": "call subtrees that are equal in structure, shared by all traces",
 }

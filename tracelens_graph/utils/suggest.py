@@ -47,7 +47,7 @@ def did_you_mean(
 
 
 def there_are(known: Iterable[str], most: int = _MOST_LISTED) -> str:
-    """`there are a, b, c`; a list of more than `most` names is cut short, and tells how many are left out."""
+    """`there are a, b, c`; a list of more than `most` names is cut short, and says how many are left out."""
     names = list(known)
     shown, more = _shortened(names, most)
     return f"there are {', '.join(shown) or 'none'}{more and f' and {more}'}"

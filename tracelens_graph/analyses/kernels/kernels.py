@@ -108,7 +108,7 @@ def _parents(found: OpCalls) -> tuple[list[tuple[str, str]], np.ndarray]:
 
 KERNEL_CATEGORY_DETAIL = TableSchema(
     "kernel_category_detail",
-    "Which kernels each launching op runs, and of which category they are.",
+    "Which kernels each launching op runs, and their categories.",
     {
         "cpu_op": Column.key(
             "op nearest above the launch; the runtime call where no op is, `graph` for graph launches"

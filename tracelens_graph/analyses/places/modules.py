@@ -365,7 +365,7 @@ def paths_of(tree: PlaceTree) -> list[str]:
 
 
 def _unknown_notes(core: Core, rows: np.ndarray) -> list[str]:
-    """What of a profile of JAX stands as forward work because nothing tells whose it is."""
+    """What of a profile of JAX stands as forward work because nothing shows whose it is."""
     c = core.columns
     unknown = rows[(c.kind[rows] == Kind.Kernel) & (c.owner[rows] < 0) & (c.parent[rows] >= 0)]
     ms = int(c.dur_ns[unknown].sum()) / 1e6

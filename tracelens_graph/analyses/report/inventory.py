@@ -277,7 +277,7 @@ class Option:
         return self.how if isinstance(self.how, str) else self.how(g)
 
     def recorded(self, g: Core, lack: str | None) -> bool | None:
-        """Whether a trace with this lack was recorded with it; None if nobody can tell."""
+        """Whether a trace with this lack was recorded with it; None if nobody can know."""
         if lack is None or (lack and g.info.ends_early and self.is_entries):
             return None
         return not lack

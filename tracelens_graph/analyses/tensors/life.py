@@ -163,7 +163,7 @@ def describe_thing(core: Core, thing: Thing) -> list[str]:
 
 
 def _alive(core: Core, tensors: GraphTensors, thing: Thing) -> list[str]:
-    """From when to when it is alive, in a line; none where no time tells."""
+    """From when to when it is alive, in a line; none where no time is known."""
     lineage, number = tensors.lineage, thing.number
     of = lineage.storages if thing.is_storage else lineage.tensors
     spans = tensors.storage_spans if thing.is_storage else tensors.tensor_spans
