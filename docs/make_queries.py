@@ -19,7 +19,7 @@ from tracelens_graph.registry import HOMES, THEMES, schema_of
 HEAD = """# Library of queries
 
 One question per query, each answered by the database (`tracelens-graph db query NAME`, `db.query(NAME)` in Python, or
-pasted into [Neo4j Browser](neo4j-browser.md)) and by the graph in memory (`tlg.QUESTIONS[NAME]` of it). The tests hold
+pasted into [Neo4j Browser](local-server.md#neo4j-browser)) and by the graph in memory (`tlg.QUESTIONS[NAME]` of it). The tests hold
 both to the same rows and cells, on real traces. How to ask: [Asking a database](asking.md).
 
 The columns of a query are those of the table of its name in [tables.md](tables.md), where what is absent is null here.

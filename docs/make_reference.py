@@ -321,7 +321,7 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
     yield (
         "Every analysis gives a `Table`: `table.columns`, `table.records()`, `table.to_pandas()`. Units and\n"
         "definitions travel along in `table.about` and in `DataFrame.attrs`; `table.notes` say what is not in it.\n"
-        "Which calls give DataFrames is in [first-report.md](first-report.md#tables-and-dataframes).\n\n"
+        "Which calls give DataFrames is in [report.md](report.md#tables-and-dataframes).\n\n"
         "*Busy* time is the length of a union of intervals: work that overlaps counts once. Everything else called\n"
         "time is a sum or a statistic of durations. A uid is the position of an event in the file's event list.\n\n"
         "In calls, `g` is what `tlg.load(TRACE)` gives; a window of it (`g.window(step=3)`) does as well, see\n"
@@ -368,7 +368,7 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
     for name, access in OTHER_TABLES.items():
         yield from _table(repeats, name, declared[name].answers, *access, declared[name].columns)
         if name == "attribution":
-            yield f"\nLevels: {', '.join(map(_c, LEVELS))}; see [attribution.md](attribution.md).\n"
+            yield f"\nLevels: {', '.join(map(_c, LEVELS))}; see [modules.md](modules.md#by-op-launch-and-kernel).\n"
         if name == "diff_places":
             for column, words in (("reason", Reason), ("proof", Proof)):
                 yield "\n"
