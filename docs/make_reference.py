@@ -78,7 +78,7 @@ def _reference(g: tlg.TraceGraph) -> Iterator[str]:
     yield (
         "An event node stands for one entry of the file's event list; its `uid` is its position there. Kinds of the\n"
         "group *host* and *GPU* make the call forest, those of the group *beside* accompany it. A file's entries that\n"
-        "are no nodes (flow arrows, metadata, spans) are counted by `tracelens-graph info`.\n\n"
+        "are not nodes (flow arrows, metadata, spans) are counted by `tracelens-graph info`.\n\n"
     )
     group = {kind: name for name, kinds in _GROUPS for kind in kinds}
     yield from _rows(
