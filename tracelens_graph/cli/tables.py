@@ -153,10 +153,13 @@ def _inventory_json(tables: Mapping[str, Table]) -> str:
     return document(objects)
 
 
-_INVENTORY: Forms = {
-    "json": _inventory_json, "md": lambda tables: "\n".join(TABLE["md"](Shown(table)) for table in tables.values()),
-    "xlsx": book(lambda tables: tables),
-}  # fmt: skip
+def _inventory_markdown(tables: Mapping[str, Table]) -> str:
+    from tracelens_graph.reports.markdown import table_markdown
+
+    return "\n".join(map(table_markdown, tables.values()))
+
+
+_INVENTORY: Forms = {"json": _inventory_json, "md": _inventory_markdown, "xlsx": book(lambda tables: tables)}
 
 
 def _blocks(tables: Mapping[str, Table]) -> Iterator[str]:
