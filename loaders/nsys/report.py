@@ -19,7 +19,7 @@ from tracelens_graph.frameworks import NSYS
 from tracelens_graph.loaders.databases import Database, case, event_rows, time_in
 from tracelens_graph.loaders.nsys import samples
 from tracelens_graph.loaders.ranges import NO_END, range_event
-from tracelens_graph.loaders.translated import trace_text
+from tracelens_graph.loaders.translated import APART, ranks_of, timed, trace_text
 
 _MEMORY = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed", 5: "Device Static", 6: "Managed Static"}
 _COPIES = {
@@ -113,8 +113,6 @@ _RANGES = "NVTX_EVENTS"
 _GPU_TABLES = [f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET")]
 _COLUMN = re.compile(r"\b(?:[a-z]+[A-Z][A-Za-z]*|bytes)\b")
 _PROCESS = "globalPid >> 24 & 0xFFFFFF"
-_APART = 10**10
-"""More than any number of a launch, which has 32 bits."""
 _VERSION = re.compile(r"_v[0-9]+$")
 """End of the name of a call: the version of its interface."""
 _DEVICE = {
@@ -201,14 +199,12 @@ def _make_texts(database: Database) -> None:
 
 def _ranks(database: Database) -> dict[int, int]:
     """Process -> rank, of processes that used a GPU; empty where there is one only."""
-    first: dict[int, tuple[int, int]] = {}
-    for table in _GPU_TABLES:
-        if database.has(table, "globalPid", "deviceId"):
-            rows = database.rows(f"SELECT globalPid >> 24 & 0xFFFFFF, MIN(deviceId) FROM {table} GROUP BY 1")
-            for process, device in rows:
-                first[process] = min(first.get(process, (device, process)), (device, process))
-    in_order = sorted(first, key=first.__getitem__) if len(first) > 1 else ()
-    return {process: rank for rank, process in enumerate(in_order)}
+    tables = [table for table in _GPU_TABLES if database.has(table, "globalPid", "deviceId")]
+    return ranks_of(
+        (process, device)
+        for table in tables
+        for process, device in database.rows(f"SELECT {_PROCESS}, MIN(deviceId) FROM {table} GROUP BY 1")
+    )
 
 
 def _beside(database: Database) -> dict[str, Any]:
@@ -262,13 +258,12 @@ def _text_of(event: dict[str, Any], ranks: dict[int, int]) -> str:
         event |= {"pid": thread >> 24 & 0xFFFFFF, "tid": thread & 0xFFFFFF}
     if ranks:
         event["args"]["rank"] = ranks.get(event.get("pid", -1))
-    event |= {"ph": "X", "ts": start / 1000, "dur": (end - start) / 1000}
-    return msgspec.json.encode(event).decode()
+    return msgspec.json.encode(event | timed(start, end)).decode()
 
 
 def _correlation(process: str, ranks: dict[int, int]) -> str:
     """SQL for the number of a launch; each process counts its own by itself: kept apart as TraceFuse does."""
-    return f"correlationId + {_APART} * {case(process, ranks, str(len(ranks)))}" if ranks else "correlationId"
+    return f"correlationId + {APART} * {case(process, ranks, str(len(ranks)))}" if ranks else "correlationId"
 
 
 def _rows(table: _Table, columns: set[str], ranks: dict[int, int]) -> Rows:

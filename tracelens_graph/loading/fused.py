@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from tracelens_graph.errors import MissingExtraError, TraceError
+from tracelens_graph.frameworks import NSYS, ROCPROF
 from tracelens_graph.graph.info import TraceInfo
 from tracelens_graph.loaders.kineto.chunks import Walker
 from tracelens_graph.loaders.sources import Source, is_stream, open_source
@@ -72,18 +73,29 @@ def is_fused(file: str) -> bool:
     if is_stream(file) or not os.path.isfile(file) or is_part(file):
         return False
     try:
-        return _begins_fused(open_source(file))
+        return _beginning(open_source(file)) is not None
     except (TraceError, MissingExtraError):
         return False
+
+
+def is_one_recording(file: str) -> bool:
+    """Whether the ranks in a file are processes that another profiler recorded together, and so one graph, too."""
+    return (beside := _beginning(open_source(file))) is not None and _is_recording(beside)
+
+
+def _is_recording(beside: Mapping[str, Any]) -> bool:
+    return beside.get("profiler") in (NSYS.profiler, ROCPROF.profiler)
 
 
 def check_one_rank(source: Source) -> None:
     """Raise TraceError for a trace into which several ranks were fused.
 
-    Read as one, events of one rank would be launched, and their gaps be filled, by those of another one. A report of
+    Read as one, events of one rank would be launched, and their gaps be filled, by those of another one. A recording of
     another profiler holds processes with numbers of their own, and is one graph.
     """
-    if source.packing == "sqlite" or is_part(source.name) or not _begins_fused(source):
+    if source.packing == "sqlite" or is_part(source.name):
+        return
+    if (beside := _beginning(source)) is None or _is_recording(beside):
         return
     if len(ranks := _read(source)[0]) > 1:
         raise TraceError(
@@ -93,16 +105,17 @@ def check_one_rank(source: Source) -> None:
         )
 
 
-def _begins_fused(source: Source) -> bool:
+def _beginning(source: Source) -> dict[str, Any] | None:
+    """The keys before the events of a trace where every event at its beginning names the rank that it is of."""
     try:
         with source.open() as stream:
             walker = Walker(stream, source.name)
             walker.read_head()
             head = walker.following().decode("utf-8", "replace")
     except TraceError:
-        return False
+        return None
     ranks = [_rank(event) for event in _first_events(head)]
-    return len(ranks) > 1 and None not in ranks
+    return walker.head if len(ranks) > 1 and None not in ranks else None
 
 
 def _first_events(text: str) -> Iterator[Event]:
@@ -177,6 +190,8 @@ def _parts(file: str, _: int) -> _Parts:
     atexit.register(folder.cleanup)
     parts = {rank: Path(folder.name, f"{stem(Path(file).name)}-rank{rank}.json") for rank in by_rank}
     of_job = beside.get("distributedInfo")
+    if _is_recording(beside):  # of one machine, with one clock
+        beside.setdefault("host_name", file)
     for rank, events in by_rank.items():
         info = {**(of_job if isinstance(of_job, dict) else {}), "rank": rank}
         alone = {**beside, "distributedInfo": info, "traceEvents": events}
