@@ -23,6 +23,7 @@ from tracelens_graph.frameworks import NSYS, ROCPROF
 from tracelens_graph.graph.info import TraceInfo
 from tracelens_graph.loaders.kineto.chunks import Walker
 from tracelens_graph.loaders.sources import Source, is_stream, open_source
+from tracelens_graph.loaders.translated import PARTS
 from tracelens_graph.output.files import temporary_folder
 from tracelens_graph.utils.texts import stem
 
@@ -34,8 +35,6 @@ _LOOKED_AT = 16
 
 _LINKS = ("correlation", "External id")
 _BETWEEN = re.compile(r"[\s,]*+")
-_FOLDER = "tracelens_graph-fused-"
-
 Event = dict[str, Any]
 
 _WHOLE: dict[str, tuple[str, int]] = {}
@@ -60,7 +59,7 @@ def with_ranks_apart(files: Iterable[str], tell: Callable[[str], None] | None = 
 
 def is_part(file: str) -> bool:
     """Whether a file is of one rank of a fused one, so that it vanishes with the process that took it apart."""
-    return Path(file).parent.name.startswith(_FOLDER)
+    return Path(file).parent.name.startswith(PARTS)
 
 
 def whole_of(file: str) -> tuple[str, int] | None:
@@ -180,24 +179,42 @@ class _Parts(NamedTuple):
 @cache
 def _parts(file: str, _: int) -> _Parts:
     """Files of the ranks of a fused one, or the file itself where it holds one only, or cannot be read."""
+    folder: TemporaryDirectory[str] = temporary_folder(before=PARTS)
     try:
-        by_rank, beside, damage = _read(open_source(file))
+        parts, damage = _written(open_source(file), Path(folder.name))
     except TraceError:
+        parts, damage = {}, ""
+    if len(parts) < 2:
+        folder.cleanup()
         return _Parts([file])
-    if len(by_rank) < 2:
-        return _Parts([file])
-    folder: TemporaryDirectory[str] = temporary_folder(before=_FOLDER)
     atexit.register(folder.cleanup)
-    parts = {rank: Path(folder.name, f"{stem(Path(file).name)}-rank{rank}.json") for rank in by_rank}
+    for rank, part in parts.items():
+        _WHOLE[str(part)] = file, rank
+    return _Parts([str(part) for part in parts.values()], f"{file}: {damage}" if damage else "", folder)
+
+
+def _written(source: Source, folder: Path) -> tuple[dict[int, Path], str]:
+    """A file in a folder for each rank in one, and what was repaired in that and lost of it.
+
+    Raises:
+        TraceError: it cannot be read.
+    """
+    if source.packing == "sqlite" and source.path is not None:
+        from tracelens_graph.loaders.reports import links_to_ranks
+
+        links, homeless = links_to_ranks(source.path, source.name, folder)
+        if links:
+            return links, _without_rank(homeless)
+    by_rank, beside, damage = _read(source)
+    parts = {rank: folder / f"{stem(Path(source.name).name)}-rank{rank}.json" for rank in by_rank if len(by_rank) > 1}
     of_job = beside.get("distributedInfo")
     if _is_recording(beside):  # of one machine, with one clock
-        beside.setdefault("host_name", file)
-    for rank, events in by_rank.items():
+        beside.setdefault("host_name", source.name)
+    for rank, part in parts.items():
         info = {**(of_job if isinstance(of_job, dict) else {}), "rank": rank}
-        alone = {**beside, "distributedInfo": info, "traceEvents": events}
-        parts[rank].write_bytes(msgspec.json.encode(alone))
-        _WHOLE[str(parts[rank])] = file, rank
-    return _Parts([str(part) for part in parts.values()], f"{file}: {damage}" if damage else "", folder)
+        alone = {**beside, "distributedInfo": info, "traceEvents": by_rank[rank]}
+        part.write_bytes(msgspec.json.encode(alone))
+    return parts, damage
 
 
 def _read(source: Source) -> tuple[dict[int, list[Event]], dict[str, Any], str]:
@@ -217,9 +234,12 @@ def _read(source: Source) -> tuple[dict[int, list[Event]], dict[str, Any], str]:
         lost_events=found.lost_events, lost_bytes=found.lost_bytes, cut_short=source.cut_short,
         events=len(found.events) + found.lost_events,
     )  # fmt: skip
-    lost = f"left out, as they name no rank: {homeless:,} events with a duration" if homeless else ""
     beside = {key: value for key, value in {**walker.head, **walker.tail}.items() if value is not None}
-    return by_rank, beside, "; ".join(filter(None, (info.damage, lost)))
+    return by_rank, beside, "; ".join(filter(None, (info.damage, _without_rank(homeless))))
+
+
+def _without_rank(homeless: int) -> str:
+    return f"left out, as they name no rank: {homeless:,} events with a duration" if homeless else ""
 
 
 def _by_rank(events: list[Event]) -> tuple[dict[int, list[Event]], int]:
