@@ -10,7 +10,8 @@ from handmade import span
 
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.trace_set import NODES_PER_TRACE, TraceMember, TraceSet, rank_called
+from tracelens_graph.graph.ranks import rank_called
+from tracelens_graph.graph.trace_set import NODES_PER_TRACE, TraceMember, TraceSet
 from tracelens_graph.loading.one import load_core
 
 
