@@ -81,7 +81,7 @@ def _measured_part(traces: Sequence[Measured]) -> Iterator[str]:
         f"**{by_category[OTHER] / total:.3%} of kernel time is in `{OTHER}`**, "
         f"{by_name / total:.3%} if the name is asked\n"
         "and not the op, as under a graph launch. Names that are in none of these traces are tested too:\n"
-        "[labelled_kernels.txt](../tests/categories/labelled_kernels.txt) holds what was labelled by hand.\n\n"
+        "`tests/categories/labelled_kernels.txt` holds what was labelled by hand.\n\n"
     )
     order = sorted(CATEGORIES, key=lambda category: (category == OTHER, -by_category[category]))
     yield from _rows(

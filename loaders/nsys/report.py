@@ -175,7 +175,7 @@ def _check_kernels(database: Database, ranks: dict[int, int]) -> None:
 
 
 def _lacking(database: Database, table: _Table, ranks: dict[int, int]) -> list[str]:
-    """Columns without which the rows of a table are no events."""
+    """Columns without which the rows of a table are not events."""
     needed = (
         ["start", "end", "globalTid"] if table.is_host else ["start", "end", "streamId", *["globalPid"] * bool(ranks)]
     )

@@ -360,7 +360,7 @@ def test_a_slow_network_makes_no_rank_late() -> None:
     found = lines(problem="exposed_communication")
     assert late_trace(found, lateness_of(found)) is None
     kinds, late = overview(found, lateness_of(found)).notes
-    assert kinds == "all are comm.exposed: communication with no computation beside it"
+    assert kinds == "all are comm.exposed: communication that no computation overlaps"
     assert late.startswith("no rank is late: ")
 
 

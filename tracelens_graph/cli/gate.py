@@ -315,7 +315,7 @@ def _condition(text: str, suffixes: Sequence[str], options: ReportOptions | None
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise _refused(text, f"{match['number']!r} is no number")
+        raise _refused(text, f"{match['number']!r} is not a number")
     name, _, suffix = match["figure"].rpartition(":")
     if suffix not in suffixes:
         name, suffix = match["figure"], ""

@@ -77,7 +77,7 @@ def _names(word: str, source: str) -> bool:
 
 
 def without_folders(paths: Sequence[str]) -> list[str]:
-    """Paths for what goes elsewhere, such as a page or a comment: of each only the end that tells them apart.
+    """Paths for what goes elsewhere, such as a page or a comment: of each only the end that separates them.
 
     What can be read once only, such as a pipe, is named as it was.
     """

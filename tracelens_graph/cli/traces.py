@@ -113,9 +113,9 @@ def _given_names(names: str, runs: int) -> list[str]:
 
 
 def _names_by_files(runs: Sequence[str]) -> list[str]:
-    """What tells the runs apart: their files, the folders of files that are all called alike, else their place.
+    """What separates the runs: their files, the folders of files that are all called alike, else their place.
 
-    Of folders of JAX those that were given to it, if these tell the runs apart.
+    Of folders of JAX those that were given to it, if these separate the runs.
     """
     from tracelens_graph.utils.texts import distinct_names
 
@@ -131,7 +131,7 @@ def _names_by_files(runs: Sequence[str]) -> list[str]:
 
 
 _RUN_OF_JAX = re.compile(r"/plugins/profile/[^/]+$")
-"""What JAX puts below the folder that it is told to write to."""
+"""What JAX puts below the folder that it is asked to write to."""
 
 
 def load_set(

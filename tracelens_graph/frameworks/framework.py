@@ -187,7 +187,7 @@ XLA = Framework(
     owner_rule_meaning=OWNER_RULE_MEANING
     | {
         OwnerRule.nearest_op: "charged to the instruction above its launch",
-        OwnerRule.no_op: "launched for no known instruction, as copies and command buffers can be: charged to nobody",
+        OwnerRule.no_op: "launched for no known instruction, as copies and command buffers can be: charged to nothing",
     },
     short_kinds={**PYTORCH.short_kinds, Kind.Module: "scope", Kind.Op: "hlo"},
     step_mark="jax.profiler.StepTraceAnnotation",

@@ -60,7 +60,7 @@ class TraceMember:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is no part of its trace."""
+        """Whether it is not part of its trace."""
         return not isinstance(self.graph, Window) or self.graph.is_whole
 
     @property
@@ -148,12 +148,12 @@ class TraceSet(Sequence[TraceMember]):
         elif isinstance(given, Iterable):
             named = [("", graph) for graph in given]
         else:
-            raise AnalysisError(f"graphs are wanted, not {type(given).__name__}")
+            raise AnalysisError(f"expected graphs, not {type(given).__name__}")
         if named and all(isinstance(one, TraceMember) for _, one in named):
             return cls(one for _, one in named)
         for _, graph in named:
             if not isinstance(graph, Core | Window):
-                raise AnalysisError(f"a graph or a window is wanted, not {type(graph).__name__}")
+                raise AnalysisError(f"expected a graph or a window, not {type(graph).__name__}")
         windows = [window_of(graph) for _, graph in named]
         names = _unique(
             [

@@ -216,9 +216,9 @@ def _check_arguments(processes: Any, scheduler: Any, memory_bytes: Any) -> None:
     if scheduler is not None and processes is not None:
         raise AnalysisError("processes= is for loading on this machine, scheduler= for loading on others: give one")
     if processes is not None and (type(processes) is not int or processes < 1):
-        raise AnalysisError(f"processes={processes!r}: a whole number from 1 on is wanted, or None")
+        raise AnalysisError(f"processes={processes!r}: expected a whole number of at least 1, or None")
     if type(memory_bytes) not in (int, float) or not memory_bytes >= 0:
-        raise AnalysisError(f"memory_bytes={memory_bytes!r}: a number of bytes from 0 on is wanted")
+        raise AnalysisError(f"memory_bytes={memory_bytes!r}: expected a number of bytes of at least 0")
 
 
 def _lean_columns(columns: Iterable[str] | None) -> tuple[str, ...] | None:

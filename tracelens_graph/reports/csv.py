@@ -92,7 +92,7 @@ def write_folder(
 
     Args:
         tables: name of a file without `.csv` -> its table.
-        others: name of a file that is no table -> what it holds.
+        others: name of a file that is not a table -> what it holds.
 
     Returns:
         The files.

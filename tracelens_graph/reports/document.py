@@ -33,11 +33,11 @@ class Facts:
 
     Attributes:
         source: name of the file, without its folder.
-        rank, world_size: place in a distributed job, where the file tells.
+        rank, world_size: place in a distributed job, where the file says.
         devices: names of the devices whose work is in the trace, and those that the file describes.
         events: entries of the file; nodes: those that are nodes of the graph.
         gpu_events: kernels, copies and fills in the window; unlinked_gpu_events: those without a launch in the trace.
-        left_out: why -> entries of the file that are no nodes.
+        left_out: why -> entries of the file that are not nodes.
         damage: what was repaired in the file or lost; empty for a sound file.
         window: what the report was restricted to; empty for the whole trace.
         options: options of the report.

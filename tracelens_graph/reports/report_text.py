@@ -48,7 +48,7 @@ def heading(about: Facts) -> str:
 def verdict_lines(
     findings: Sequence[Finding], hint: Hint, width: int | None, shown: Iterable[str] = ()
 ) -> Iterator[str]:
-    """The findings as paragraphs with a bullet, each with the command that tells more below it.
+    """The findings as paragraphs with a bullet, each with the command that shows more below it.
 
     Args:
         hint: completes their commands.

@@ -126,7 +126,7 @@ class Choice:
 
     @property
     def folds(self) -> bool:
-        """Whether a line tells of what is deeper: not where it was asked to be left out."""
+        """Whether a line mentions what is deeper: not where it was asked to be left out."""
         return self.depth is None or self.depth > DEEPEST
 
 

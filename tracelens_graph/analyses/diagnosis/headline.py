@@ -177,7 +177,7 @@ HOST_KINDS: Mapping[Cause, str] = {
 }
 _DOING: Mapping[Cause, str] = {
     Cause.data_loader: "for the data loader",
-    Cause.synchronization: "because the host itself had waited for the GPU",
+    Cause.synchronization: "because the host had stopped to wait for the GPU",
     Cause.host_to_device_copy: "for copies to the device",
     Cause.launches: "for ops and launches",
     Cause.python: "for Python",

@@ -172,9 +172,9 @@ class JudgedOp:
         if share > 100:
             text += f", more than it can be: {_ABOVE_ROOF[self.bound]}"
         if mean is not None and abs(mean - share) >= limits.APART_POINTS:
-            text += f", {percent_text(mean)} % in the mean of the calls"
+            text += f", {percent_text(mean)} % as the mean of the calls"
         if self.work.attention and max(share, mean or 0) > 100:
-            text += f"; calls may see a part of the keys only, {WINDOWED}"
+            text += f"; calls may see only a part of the keys, {WINDOWED}"
         return text
 
     def _rate(self, device: Architecture) -> str:

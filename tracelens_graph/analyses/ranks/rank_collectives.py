@@ -61,7 +61,7 @@ class Nodes:
         """
         if per_node is not None:
             if type(per_node) is not int or per_node < 1:
-                raise AnalysisError(f"{per_node!r} ranks per node: a whole number from 1 on is wanted")
+                raise AnalysisError(f"{per_node!r} ranks per node: expected a whole number of at least 1")
             return cls({}, per_node)
         host_by_rank = dict(sorted(zip(ranks, hosts, strict=True), key=lambda pair: pair[0]))
         if host_by_rank and all(hosts):
