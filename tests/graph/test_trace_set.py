@@ -39,7 +39,7 @@ def test_a_set_of_graphs_windows_names_and_sets() -> None:
     assert len(TraceSet.of(a)) == 1
     assert [one.run for one in TraceSet.of([a, b], run="job")] == ["job", "job"]
     for wrong in (7, [7], {"a": "b"}):
-        with pytest.raises(AnalysisError, match="wanted"):
+        with pytest.raises(AnalysisError, match="expected"):
             TraceSet.of(wrong)
 
 
