@@ -33,7 +33,7 @@ from tracelens_graph.analyses.stragglers.reasons import (
 )
 from tracelens_graph.analyses.stragglers.sound import LEAST_OF_A_STEP, Excess, Sound, kind_of
 from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.graph.trace_set import rank_titles
+from tracelens_graph.graph.ranks import rank_titles
 from tracelens_graph.utils.arrays import Ns
 from tracelens_graph.utils.texts import ranges
 
