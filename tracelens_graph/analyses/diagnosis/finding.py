@@ -158,6 +158,8 @@ ADVICE: Mapping[str, str] = {
     "allocator": "keep memory: no empty_cache() in the loop, buffers that are reused",
     "warm_up": "record after some warm-up steps: schedule(wait=…, warmup=…)",
     "record_longer": "record several whole steps in a steady state",
+    "record_launches": "begin to record before the work is launched, and record several whole steps",
+    "hip_trace": "record the launches, too: rocprofv3 --hip-trace",
     "record_stacks": "record with with_stack=True to see the Python lines",
     "replay_trace": "look at the trace of the replay; this one names the nodes of the graph",
     "all_ranks": "all ranks together, to separate a late rank from a slow network: report FOLDER",
