@@ -34,17 +34,29 @@ DENSE = {"mm", "addmm", "bmm", "baddbmm", "linear", "matmul", "conv2d", "convolu
 SPARSE = TensorValue((4, 4), "float32", layout="sparse_coo", fill=Fill("normal", {"entries": 3}))
 
 
+def making(source: str) -> ast.FunctionDef:
+    """The function of a program that makes its tensors and returns its call."""
+    return next(one for one in ast.parse(source).body if isinstance(one, ast.FunctionDef) and one.name == "made")
+
+
 def body(source: str, name: str = "call") -> str:
-    """The statements of a function."""
-    found = next(one for one in ast.parse(source).body if isinstance(one, ast.FunctionDef) and one.name == name)
-    return "\n".join(ast.unparse(one) for one in found.body)
+    """The statements of a function that a program makes."""
+    statements = making(source).body
+    for one in statements:
+        if isinstance(one, ast.FunctionDef) and one.name == name:
+            return "\n".join(ast.unparse(one) for one in one.body)
+    last = statements[-1]
+    assert isinstance(last, ast.Return)
+    assert isinstance(last.value, ast.Tuple)
+    assert isinstance(last.value.elts[1], ast.Lambda)
+    return f"return {ast.unparse(last.value.elts[1].body)}"
 
 
 def assigned(source: str) -> dict[str, str]:
-    """What stands behind the names of a program."""
+    """What stands behind the names of tensors of a program."""
     return {
         ast.unparse(one.targets[0]): ast.unparse(one.value)
-        for one in ast.parse(source).body
+        for one in making(source).body
         if isinstance(one, ast.Assign)
     }
 
@@ -157,7 +169,7 @@ def test_programs_in_full_refuse_the_same(
 
 def test_settings_are_made_and_written_into_the_result() -> None:
     source = replace(mm(), modes=("cuda.matmul.allow_tf32=True", "autocast bfloat16")).script()
-    assert "\ntorch.backends.cuda.matmul.allow_tf32 = True" in source
+    assert "\n    torch.backends.cuda.matmul.allow_tf32 = True" in source
     assert '"cuda.matmul.allow_tf32": torch.backends.cuda.matmul.allow_tf32, "autocast bfloat16": True' in source
     assert body(source).startswith(f"{AUTOCAST}\n    return torch.mm")
     assert "settings={}" in mm().script()
@@ -246,7 +258,7 @@ def test_tensors_in_one_memory() -> None:
 
 def test_modes_and_values_by_name() -> None:
     plan = replace(mm(), modes=("autocast bfloat16", "no_grad"))
-    assert f"{AUTOCAST}\n        with torch.no_grad():" in plan.script()
+    assert f"{AUTOCAST}\n            with torch.no_grad():" in plan.script()
     assert body(converted().script()).startswith(
         "return torch.ops.aten.to.dtype_layout(input, dtype=torch.float16, layout=torch.strided, device=device"
     )
@@ -284,7 +296,7 @@ KNOWN = {
     "us", "low", "median", "high", "result", "dict", "len", "statistics", "round", "print", "sys", "open", "json",
     "float", "os", "free", "complex", "shape", "memory_0", "memory_1", "memory_2", "memory_3", "memory_0_of_host",
     "memory_1_of_host", "memory_2_of_host", "memory_3_of_host", "devices", "kind", "n", "next", "d", "of",
-    "to",
+    "to", "made",
 }  # fmt: skip
 """Names of a program of a product of two arguments."""
 
