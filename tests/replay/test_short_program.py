@@ -26,6 +26,7 @@ from tracelens_graph.replay.planned import Estimates, Plans, complete
 from tracelens_graph.replay.planning import plan_of
 from tracelens_graph.replay.program.report import parsed
 from tracelens_graph.replay.replay_plan import Argument, Fill, ReplayPlan, TensorValue, is_default
+from tracelens_graph.replay.results import read_results
 from tracelens_graph.replay.schemas import parse
 from tracelens_graph.replay.short_program import short_program
 from tracelens_graph.replay.signatures import charge_all, signatures
@@ -119,10 +120,10 @@ randn = empty = mm = lambda *given, **named: Tensor()
 """Of PyTorch what a program of a product names: without tensors, and with such as it never looks into."""
 
 
-def run_mm(folder: Path, torch: str, words: list[str]) -> subprocess.CompletedProcess[str]:
+def run_mm(folder: Path, torch: str, words: list[str], **more: str) -> subprocess.CompletedProcess[str]:
     (folder / "torch.py").write_text(torch)
     (folder / "mm.py").write_text(mm().script())
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    environment = {**os.environ, "PYTHONPATH": str(folder), **more}
     command = [sys.executable, "mm.py", *words]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
@@ -149,6 +150,20 @@ def test_as_many_calls_are_measured_as_are_asked_for(iterations: int, tmp_path: 
     assert result["iterations"] == iterations
     assert f"of {iterations} calls" in found.stdout
     assert result["spread_us"][0] <= round(result["median_us"], 2) <= result["spread_us"][1]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no shell of Unix")
+def test_its_result_has_the_version_of_the_driver_and_the_clock(tmp_path: Path) -> None:
+    (tmp_path / "nvidia-smi").write_text(
+        '#!/bin/sh\n[ "$2" = "--format=csv,noheader" ] && echo "580.65.06, 1980 MHz"\n'
+    )
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    found = run_mm(tmp_path, MEASURING, ["--iterations", "2", "--json", "of.json"], PATH=path)
+    (result,) = read_results(tmp_path / "of.json")[0]
+    assert (found.stderr, result.driver, result.clock_mhz) == ("", "580.65.06, 1980 MHz", None)
+    result.device = "NVIDIA H100 80GB HBM3"
+    assert result.clock_mhz == 1980
 
 
 @pytest.mark.parametrize(("words", "named"), REFUSED)

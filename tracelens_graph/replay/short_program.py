@@ -59,8 +59,11 @@ _OWN_NAMES = frozenset((
 ))  # fmt: skip
 """Names of the program itself."""
 
-_DRIVER = "cat /sys/module/nvidia/version /sys/module/amdgpu/version 2>/dev/null"
-"""What gives the version of a device's driver."""
+_DRIVER = (
+    "driver=os.popen(", '"(nvidia-smi " ', '"--query-gpu=driver_version,clocks.sm --format=csv,noheader || " ',
+    '"cat /sys/module/amdgpu/version) 2>&-")', ".readline().strip()",
+)  # fmt: skip
+"""What gives the version of a device's driver and, as far as something shows it, the clock: `580.65.06, 1980 MHz`."""
 _LARGE = 1 << 28
 """Bytes of tensors from which on a program looks whether they fit before it makes them."""
 
@@ -68,7 +71,6 @@ _TEMPLATE = '''"""{heading}"""
 import argparse, json, os, statistics, sys, timeit, torch
 def made(device):
 {made}
-
 add, seed = (options := argparse.ArgumentParser(description=__doc__)).add_argument, torch.manual_seed(0)
 devices = [f"{{kind}}:{{n}}" for kind in ("cuda", "xpu") for n in range(getattr(torch, kind).device_count())] + ["cpu"]
 add("--device", default=devices[0], choices=devices, type=lambda of: of + ":0" * (of + ":0" in devices))
@@ -291,12 +293,11 @@ class _Program:
             "total_us": traced.total_us or None, "median_us": "median", "spread_us": "[round(low, 2), round(high, 2)]",
             "iterations": "len(us) - 10", "tflops": f"{work.flops:.0f} / 1e6 / median" if work.flops else None,
             "tbytes_per_s": f"{work.bytes:.0f} / 1e6 / median" if work.bytes else None,
-            "device": 'gpu.get_device_name() if device != "cpu" else "cpu"',
+            "torch": "torch.__version__", "device": 'gpu.get_device_name() if device != "cpu" else "cpu"',
             "library": "torch.version.hip or torch.version.cuda",
-            "driver": f'os.popen("{_DRIVER}").readline().strip()', "torch": "torch.__version__",
             "settings": f"{{{', '.join(settings)}}}",
         }  # fmt: skip
-        listed = [[f"{name}={text}"] for name, text in result.items()]
+        listed = [*([f"{name}={text}"] for name, text in result.items()), _DRIVER]
         recorded = {part: getattr(plan.recorded, part) for part in ("dims", "types", "strides", "values")}
         parts = ([f"{part}=[", *_separated(map(_pieces, values)), "]"] for part, values in recorded.items())
         listed.append(["signature=dict(", *_separated(parts), ")"])
