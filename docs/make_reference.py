@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import typer
+from library import common, differences, listed, question_of
 from pages import DOCS, publish
 from repeats import Repeats
 
@@ -32,12 +33,12 @@ from tracelens_graph.analyses.diagnosis.finding import TOPICS
 from tracelens_graph.analyses.idle.idle import CAUSE_MEANING
 from tracelens_graph.analyses.places.attribution import LEVELS
 from tracelens_graph.analyses.questions import QUESTIONS
-from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
 from tracelens_graph.analyses.timeline.timeline import ROW_MEANING
 from tracelens_graph.cli.app import app
 from tracelens_graph.cli.model import FORMULAS, description_of, sizes_of
 from tracelens_graph.cli.report import Added
+from tracelens_graph.cypher import library
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.graph import Graph
 from tracelens_graph.graph.node import Node
@@ -77,7 +78,7 @@ def _reference(g: tlg.TraceGraph) -> Iterator[str]:
     yield (
         "An event node stands for one entry of the file's event list; its `uid` is its position there. Kinds of the\n"
         "group *host* and *GPU* make the call forest, those of the group *beside* accompany it. A file's entries that\n"
-        "are no nodes (flow arrows, metadata, spans) are counted by `tracelens-graph info`.\n\n"
+        "are not nodes (flow arrows, metadata, spans) are counted by `tracelens-graph info`.\n\n"
     )
     group = {kind: name for name, kinds in _GROUPS for kind in kinds}
     yield from _rows(
@@ -134,6 +135,18 @@ ROW_MEANINGS = {
     "idle_causes": {cause.name: meaning for cause, meaning in CAUSE_MEANING.items()},
 }
 """Table with fixed rows -> name of a row -> its meaning."""
+
+_QUERIES = """\
+Many tables are *queries*, too: a file of Cypher answers the same question in a database, with the same rows and cells
+(`tracelens-graph db query NAME`, `db.query(NAME)` in Python, or pasted into Neo4j Browser). The tests hold both to each
+other on real traces. What is absent in memory is null there, and only complete traces answer. Columns in memory only
+are what a database does not store, sentences for people, and what a report alone fills in. Parameters of many queries
+and of `ask`, with their defaults:
+
+"""
+
+_OF_TRACELENS = {name for name, home in HOMES.items() if home.module == "compat.ranks.schemas"}
+"""Tables of TraceLens's layout alone; `about` defines their columns."""
 
 _ALIGNED = "from tracelens_graph.analyses.alignment.difference import diff;"
 
@@ -331,6 +344,7 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
         "[jax.md](jax.md). *With* names the option of\n"
         "`tracelens-graph report` that adds a column, in Python a field of `tlg.ReportOptions`.\n\n"
     )
+    yield _QUERIES + listed(common()) + "\n"
     questions = {name: home for name, home in HOMES.items() if home.is_question and name in declared}
     yield "Of a theme:\n\n"
     for theme, about in THEMES.items():
@@ -392,10 +406,6 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
         "(the numbers behind it), `severity` (`fact`, `minor`, `major`) and `ask_next`.\n\n"
     )
     yield from _rows(("topic", "what it is about"), ((_c(topic), what) for topic, what in TOPICS.items()))
-    yield "\n## Of the inventory\n\nWhat `tracelens-graph info TRACE` prints, part by part"
-    yield " (`from tracelens_graph.analyses.report.inventory import inventory; inventory(g)`).\n"
-    for name, part in inventory(g).items():
-        yield from _table(repeats, name, f"{part.title}.", "", "", part.about)
 
 
 def _optional_columns(g: tlg.TraceGraph) -> dict[str, dict[str, str]]:
@@ -422,10 +432,16 @@ def _table(
     optional: Mapping[str, str] = {},
 ) -> Iterator[str]:
     """The section on one table: what it says, how to get it, its columns."""
-    yield f"\n### {name}\n\n{meaning}\n\n"
+    query = library().get(name)
+    yield f"\n### {name}\n\n{question_of(query) if query else meaning}\n\n"
     if ways := [f"{kind}: {_c(text)}" for kind, text in (("Command", command), ("Python", call)) if text]:
         yield "\\\n".join(ways) + "\n\n"
+    if query:
+        yield from differences(query, about, common())
     rows = [(_c(c), a.unit, a.definition) for c, a in about.items() if c not in optional]
+    if name in _OF_TRACELENS:
+        yield f"Columns, as TraceLens has them: {', '.join(row[0] for row in rows)}.\n"
+        return
     own, elsewhere = repeats.split(name, rows)
     head = ["column", "unit", "definition"]
     if optional:

@@ -37,9 +37,11 @@ BY_HAND = [page for page in PAGES if page.name not in GENERATED]
 TEXTS = [*PAGES, CHECKOUT / "CHANGELOG.md", *DOCS.glob("*.py"), *(CHECKOUT / "examples").glob("*.[pm][yd]")]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FORBIDDEN = re.compile(
-    r"\b(issues?|tickets?|sessions?|agents?|helpers?|workplace)\b|(?<!\w)/(work|root|home|tmp)/|\b(pypi|artifactory)\b.*://",
+    r"\b(issues?|tickets?|sessions?|helpers?|workplace)\b|(?<!\w)/(work|root|home|tmp)/|\b(pypi|artifactory)\b.*://"
+    r"|(?<!coding )(?<!HSA )(?<!/)\bagents?\b(?!\.md)",
     re.IGNORECASE,
 )
+"""Words of how the project is made. A coding agent reads answers, and an HSA agent is a device."""
 
 
 def prose(page: Path) -> str:
@@ -222,7 +224,7 @@ def linked(trace: Path) -> tlg.TraceGraph:
 
 def columns_of(section: str) -> set[str]:
     """Columns that a section explains, and those that it names as explained in another."""
-    elsewhere = " ".join(re.findall(r"^As in .*", section, re.MULTILINE))
+    elsewhere = " ".join(re.findall(r"^(?:As in|Columns, as) .*", section, re.MULTILINE))
     return {*re.findall(r"^\| `(.+?)` \|", section, re.MULTILINE), *re.findall("`(.+?)`", elsewhere)}
 
 

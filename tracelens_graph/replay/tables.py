@@ -13,7 +13,7 @@ REPLAY_SIGNATURES = TableSchema(
         "input_dims": Column("sizes of its arguments, as recorded", role=Role.key, heading="shapes", cells="list"),
         "input_types": Column("types of its arguments, as recorded", role=Role.key, cells="list"),
         "concrete_inputs": Column(
-            "values of its arguments that are no tensors, as recorded", role=Role.key, cells="list"
+            "values of its arguments that are not tensors, as recorded", role=Role.key, cells="list"
         ),
         "calls": Column.count("calls with these arguments; where any launches GPU work, those that do", "calls"),
         "time_us": Column(
@@ -135,7 +135,7 @@ REPLAY_RESULTS = TableSchema(
         "input_dims": Column("sizes of its arguments, as recorded", role=Role.key, heading="shapes", cells="list"),
         "input_types": Column("types of its arguments, as recorded", role=Role.key, cells="list"),
         "concrete_inputs": Column(
-            "values of its arguments that are no tensors, as recorded", role=Role.key, cells="list"
+            "values of its arguments that are not tensors, as recorded", role=Role.key, cells="list"
         ),
         "count": Column(
             "calls in the trace, by which sums are weighted; 0 for sizes that it does not have",
