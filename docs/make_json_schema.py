@@ -25,7 +25,8 @@ from tracelens_graph.tables.schema import DECLARED
 PAGE = DOCS / "schema.json"
 DOCUMENTS = {
     "report": "report", "diff": "diff", "diff --by-name": "by_name", "diff --within": "table", "ranks": "ranks",
-    "ranks --path": "ranks", "info": "info", "link": "link", "modules": "table", "roofline": "table", "ask": "table",
+    "ranks --path": "ranks", "info": "info", "link": "link",
+    "modules": "table", "tree": "table", "roofline": "table", "ask": "table",
     "explain": "table", "tensor": "table", "cypher": "table", "replay": "table", "db list": "table",
     "db query": "table", "db queries": "table", "--table NAME of any": "table",
 }  # fmt: skip

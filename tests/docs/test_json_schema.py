@@ -21,6 +21,7 @@ COMMANDS = {
     "diff T --within": "table", "ranks J": "ranks", "ranks J --path": "ranks",
     "ranks J --table rank_balance": "table", "info T": "info", "info T --table nodes": "table",
     "link T --et E": "link", "modules T": "table", "roofline T": "table", "roofline T --table below_roof": "table",
+    "tree T": "table", "tree T --uid 300 --up": "table",
     "ask": "table", "ask idle_gaps": "table", "ask idle_gaps T": "table", "ask kernel_candidates T": "table",
     "ask rank_collectives J": "table", "timeline T": "table", "attribution T --level module": "table",
     "explain T": "table", "explain T headline": "table", "tensor T --et E t6": "table", "replay T": "table",
@@ -72,6 +73,6 @@ def test_what_is_no_such_document_is_found(job: Path) -> None:
     worse["opportunities"][0]["time_ms"] = "much"
     assert faults(worse, "report")
     worse = copy.deepcopy(table)
-    worse["rows"][0]["uid"] = "17"
+    worse["units"]["ms"] = 5
     assert faults(worse, "table")
     assert faults(table, "report")
