@@ -163,7 +163,7 @@ _OF_RANKS = (
     "slowdown",
 )
 OTHER_TABLES = {
-    "attribution": ("tracelens-graph attribution TRACE --level module", 'tlg.attribution(g, level="module")'),
+    "attribution": ("tracelens-graph ask attribution TRACE -p level=module", 'tlg.attribution(g, level="module")'),
     "module_tree": ("tracelens-graph modules TRACE --format table", "tlg.modules(g)"),
     "roofline_summary": (
         "tracelens-graph roofline TRACE --arch h100-sxm",
