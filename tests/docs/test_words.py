@@ -43,14 +43,12 @@ def found(text: str, patterns: dict[str, str]) -> list[str]:
     """Each phrase of a text that a pattern fits, with its line and what to write instead."""
     one_of = rf"(?<![\w`-])(?:{'|'.join(patterns)})(?![\w`])"
     return [
-        f"{line.strip()[:160]}  [{match[0]}: {next(instead for one, instead in patterns.items() if fits(one, match[0]))}]"
+        f"{line.strip()[:160]}  [{match[0]}: {instead}]"
         for line in text.splitlines()
         for match in re.finditer(one_of, line, re.IGNORECASE)
+        for pattern, instead in patterns.items()
+        if re.fullmatch(pattern, match[0], re.IGNORECASE)
     ]
-
-
-def fits(pattern: str, phrase: str) -> bool:
-    return re.fullmatch(pattern, phrase, re.IGNORECASE) is not None
 
 
 def messages(path: Path) -> Iterator[str]:
