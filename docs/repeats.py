@@ -20,12 +20,15 @@ class Repeats:
         self._shown: dict[str, list[Row]] = {}
 
     def split(self, heading: str, rows: Sequence[Row]) -> tuple[list[Row], str]:
-        """The rows that the table below a heading has to show, and a sentence on those that an earlier one shows."""
-        source, common = "", list[Row]()
-        for earlier, shown in self._shown.items():
-            found = [row for row in rows if row in shown]
-            if len(found) >= max(self._least, len(common) + 1):
-                source, common = earlier, found
-        self._shown[heading] = own = [row for row in rows if row not in common]
-        anchor = source.strip("`").lower().replace(" ", "-")
-        return own, f"As in [{source}](#{anchor}): {', '.join(row[0] for row in common)}.\n" if common else ""
+        """The rows that the table below a heading has to show, and sentences on those that earlier ones show."""
+        own, said = [*rows], []
+        while own:
+            found = {earlier: [row for row in own if row in shown] for earlier, shown in self._shown.items()}
+            source = max(found, key=lambda earlier: len(found[earlier]), default="")
+            if not source or len(found[source]) < self._least:
+                break
+            names = ", ".join(row[0] for row in found[source])
+            said.append(f"As in [{source}](#{source.lower().replace(' ', '-')}): {names}.")
+            own = [row for row in own if row not in found[source]]
+        self._shown[heading] = own
+        return own, "\\\n".join(said) + "\n" if said else ""

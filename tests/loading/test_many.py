@@ -170,9 +170,9 @@ def test_several_paths(job: Path) -> None:
     [
         ({"columns": ("ownr",)}, "no column 'ownr'; did you mean owner?"),
         ({"columns": "ownr"}, "no column 'ownr'; did you mean owner?"),
-        ({"processes": -1}, "processes=-1: a whole number from 1 on"),
+        ({"processes": -1}, "processes=-1: expected a whole number of at least 1"),
         ({"processes": 1.5}, r"processes=1\.5"),
-        ({"memory_bytes": -1}, "memory_bytes=-1: a number of bytes"),
+        ({"memory_bytes": -1}, "memory_bytes=-1: expected a number of bytes"),
         ({"memory_bytes": float("nan")}, "memory_bytes=nan"),
     ],
 )

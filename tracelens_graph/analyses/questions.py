@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -56,10 +57,15 @@ class Parameter:
         """Its value from text, as a command line has it.
 
         Raises:
-            AnalysisError: the text is no such value.
+            AnalysisError: the text is no such value, or between slashes is no regular expression.
         """
         if text in ("", "null") and type(None) in self.types:
             return None
+        if re.Pattern in self.types and len(text) > 1 and text[0] == text[-1] == "/":
+            try:
+                return re.compile(text[1:-1])
+            except re.error as error:
+                raise AnalysisError(f"{self.name}: {text[1:-1]!r} is no regular expression: {error}") from None
         for kind in self.types:
             if kind is bool and text.lower() in ("true", "false"):
                 return text.lower() == "true"
@@ -78,7 +84,7 @@ class Parameter:
         """Refuse what it cannot be.
 
         Raises:
-            AnalysisError: it is of another type, not a number, or a number of rows below 0.
+            AnalysisError: it is of another type, not a number, or a number of rows or bytes below 0.
         """
         if self.name == STEP or not set(self.types) <= {*_PLAIN, type(None), *self._words}:
             return  # what else there is, the function itself judges
@@ -87,8 +93,9 @@ class Parameter:
         fits = kind in self.types or (kind is int and float in self.types) or (kind is str and value in self._words)
         if kind is float and value != value:  # not a number
             fits = False
-        if not fits or (self.name == "top" and value is not None and value < 0):
-            least = " from 0 on" if self.name == "top" else ""
+        counts = self.name in ("top", "size")
+        if not fits or (counts and value is not None and value < 0):
+            least = " from 0 on" if counts else ""
             raise AnalysisError(f"{self.name}={value!r:.60}: {self.wanted}{least} is wanted")
 
     @property
@@ -99,7 +106,8 @@ class Parameter:
     @property
     def wanted(self) -> str:
         """What its value may be, in words."""
-        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", type(None): "null"}
+        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", type(None): "null",
+                 re.Pattern: "/an expression/"}  # fmt: skip
         kinds = [kind for kind in self.types if kind is not int or float not in self.types]
         return " or ".join(words.get(kind, str(kind)) for kind in kinds)
 
@@ -229,6 +237,8 @@ def _types(hint: Any) -> tuple[Any, ...]:
     """What a hint allows: plain types, and the words of a Literal."""
     if get_origin(hint) is Literal:
         return get_args(hint)
+    if get_origin(hint) is re.Pattern:
+        return (re.Pattern,)
     parts = get_args(hint)
     return tuple(one for part in parts for one in _types(part)) if parts else (hint,)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tracelens_graph.cli import completing
 from tracelens_graph.cli.hints import Call
 from tracelens_graph.cli.options import (
     ExecutionTraceFile,
@@ -21,7 +22,15 @@ from tracelens_graph.cli.options import (
 from tracelens_graph.cli.outputs import Outputs
 from tracelens_graph.cli.shown import Shown, as_it_is, no_hints, print_answer, print_lines, print_table, put, screen
 from tracelens_graph.cli.tables import OneTable
-from tracelens_graph.cli.traces import count_named, extension_of, load, load_set, traces_named, warn_of_unread_tensors
+from tracelens_graph.cli.traces import (
+    as_one,
+    count_named,
+    extension_of,
+    load,
+    load_set,
+    traces_named,
+    warn_of_unread_tensors,
+)
 from tracelens_graph.cli.windows import Window, WindowChoice
 
 if TYPE_CHECKING:
@@ -35,7 +44,12 @@ _RUN = "run"
 
 def ask(
     question: Annotated[
-        str | None, argument(metavar="QUESTION", help="Name of a question; without it, all are listed.")
+        str | None,
+        argument(
+            metavar="QUESTION",
+            autocompletion=completing.questions,
+            help="Name of a question; without it, all are listed.",
+        ),
     ] = None,
     traces: Annotated[
         list[str] | None, argument(metavar="TRACE...", help="The trace, or several: files, folders, patterns.")
@@ -145,7 +159,7 @@ def _of_one(question: Question, of: _Choice) -> tuple[Table, bool, Any, Any]:
     """The same of a question about one trace."""
     from tracelens_graph.reports.views import view
 
-    files = traces_named(of.traces)
+    files = as_one(of.traces, traces_named(of.traces))
     parameters = [one for one in of.traces if one.partition("=")[0] in question.parameters]
     refuse(
         (parameters, f"{' '.join(parameters)}: a parameter of the question stands behind --param"),
@@ -157,8 +171,9 @@ def _of_one(question: Question, of: _Choice) -> tuple[Table, bool, Any, Any]:
     table = question(w, **of.parameters)
     if question.theme == "tensors":
         warn_of_unread_tensors(w.core)
-    to_open = Call(of.traces[0], of.window, of.extensions).to_open if w.core.framework.has_times else no_hints
-    return table, True, lambda shown: view(shown, w.core), to_open
+    call = Call(of.traces[0], of.window, of.extensions)
+    to_open = call.to_open if w.core.framework.has_times else no_hints
+    return call.completed(table), True, lambda shown: view(shown, w.core), to_open
 
 
 def _list(top: int | None, outputs: Outputs) -> None:

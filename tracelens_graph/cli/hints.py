@@ -16,7 +16,7 @@ from tracelens_graph.cli.windows import WindowChoice
 if TYPE_CHECKING:
     from tracelens_graph.analyses.ranks.job import Job
     from tracelens_graph.graph.core import Core
-    from tracelens_graph.graph.trace_set import Ranked
+    from tracelens_graph.graph.ranks import Ranked
     from tracelens_graph.graph.window import Window
     from tracelens_graph.tables.table import Table
 
@@ -26,14 +26,13 @@ _ENGINE = re.compile(r"(?:^|/)(?:vllm|sglang|atom)/")
 
 
 _OF_WINDOWS = {
-    "attribution",
     "diff",
+    "explain",
     "modules",
     "ranks",
     "replay",
     "report",
     "roofline",
-    "timeline",
     "tree",
     "ask",
 }
@@ -41,10 +40,10 @@ COMMANDS_WITH = {
     "--annotation": _OF_WINDOWS,
     "--extension": _OF_WINDOWS - {"ranks"},
     "--et": {"ask", "link", "replay", "report", "save", "tensor"},
-    "--arch": {"model", "ranks", "replay", "report", "roofline"},
+    "--arch": {"explain", "model", "ranks", "replay", "report", "roofline"},
 }
 """Commands that take an option which hints repeat; those with `--annotation` take all options of windows."""
-ASKED_OF_A_DEVICE = {"model_flops", "opportunities"}
+ASKED_OF_A_DEVICE = {"explain", "kernel_candidates", "model_flops", "opportunities"}
 """Questions that take a device as a parameter."""
 
 
@@ -155,6 +154,12 @@ class Call:
             if option[0] not in command.split():
                 words += option
         return shlex.join(words)
+
+    def completed(self, table: Table) -> Table:
+        """A table whose column `command`, if it has one, holds complete commands."""
+        if "command" not in table.columns:
+            return table
+        return replace(table, columns={**table.columns, "command": [self.complete(one) for one in table["command"]]})
 
     def without_folders(self) -> Call:
         """The same for what goes elsewhere: all that it names is named without the folders it is in.
@@ -312,7 +317,7 @@ class Asked:
         found = [self.next("--table", "rank_links")] if job.slow_links else []
         found.append(self.next("--table", "late_ranks" if is_late else "rank_collectives"))
         found += [*self._link(job), *self._repair(job)]
-        if any(len(rank.gpu.busy[0]) for rank in job.matched.ranks):
+        if any(rank.has_gpu_work for rank in job.matched.ranks):
             found.append(self.next("--path"))
         return found
 
@@ -343,7 +348,7 @@ class Asked:
 
 def called(ranks: Sequence[Ranked], place: int) -> str:
     """What to call a rank in a command: its number, or the name of its trace where several have the number."""
-    from tracelens_graph.graph.trace_set import rank_number
+    from tracelens_graph.graph.ranks import rank_number
 
     number = rank_number(ranks, place)
     is_alone = sum(rank_number(ranks, other) == number for other in range(len(ranks))) == 1

@@ -19,9 +19,10 @@ from typing import Any
 
 from tracelens_graph.errors import AnalysisError, NotATraceError, TraceError
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.deferred import Deferred
 from tracelens_graph.graph.graph import Graph
 from tracelens_graph.graph.info import TraceInfo
-from tracelens_graph.graph.trace_set import Deferred, TraceMember, TraceSet
+from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.loaders.sources import is_stream
 from tracelens_graph.loading.again import Again
 from tracelens_graph.loading.elsewhere import (

@@ -15,7 +15,7 @@ from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
 from tracelens_graph.analyses.ranks.figures import HELD_UP
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.ranks.matching_notes import notes_on_matching
-from tracelens_graph.graph.trace_set import Ranked, rank_titles
+from tracelens_graph.graph.ranks import Ranked, rank_titles
 from tracelens_graph.reports.document import document_json
 from tracelens_graph.reports.markdown import escape, page, table_markdown
 from tracelens_graph.reports.views import with_headings
@@ -182,7 +182,7 @@ def ranks_json(job: Job) -> str:
 
 def document(ranks: Sequence[Ranked], about: Mapping[str, Any], tables: Mapping[str, Table]) -> str:
     """Facts about some ranks, and tables, as one JSON object."""
-    return document_json({"ranks": [{"name": one.name, "rank": one.rank} for one in ranks], **about}, tables)
+    return document_json({**about, "ranks": [{"name": one.name, "rank": one.rank} for one in ranks]}, tables)
 
 
 def ranks_markdown(job: Job, rows: int = 20) -> str:

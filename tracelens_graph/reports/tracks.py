@@ -31,7 +31,8 @@ from tracelens_graph.analyses.shared.levels import Levels
 from tracelens_graph.analyses.timeline.copy_bandwidth import bandwidths_of
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collectives import collectives_of
-from tracelens_graph.graph.trace_set import TraceSet, rank_titles
+from tracelens_graph.graph.ranks import rank_titles
+from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.graph.window import Window
 from tracelens_graph.output.files import TOOL
 from tracelens_graph.reports.html.names import clean

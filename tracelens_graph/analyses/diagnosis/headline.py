@@ -97,7 +97,7 @@ def other_accelerator(w: Window) -> Finding | None:
         "kind": "other_accelerator", "percent": 0.0, "percent_of": "recording", "accelerator": name,
         "gpu_events": len(w.gpu_rows),
     }  # fmt: skip
-    return Finding("headline", text, evidence, ask_next="tracelens-graph timeline TRACE")
+    return Finding("headline", text, evidence, ask_next="tracelens-graph ask gpu_timeline TRACE")
 
 
 def capture(w: Window) -> Finding | None:
@@ -137,6 +137,7 @@ def too_little(account: Account) -> Finding | None:
     elif lone > limits.UNLINKED_PERCENT / 100 * gpu:
         share, whole = percent(lone, gpu), "gpu_time"
         why = f"the launches of {share:.1f} % of the GPU time are not in the trace"
+        advice = ("record_launches",)
     elif percent((runs := recorded_executions(w)).lost_in_all, len(runs.row)) >= limits.LOST_EXECUTIONS_PERCENT:
         share, whole = percent(runs.lost_in_all, len(runs.row)), "executions"
         why = f"{runs.text}, so that time without any need not be idle time"
@@ -469,7 +470,7 @@ def _headline(account: Account, part: str, kind: str, text: str, **more: float |
         "kind": kind, "percent": share, "percent_of": account.whole, "percent_of_span": of_span,
     }  # fmt: skip
     evidence |= {**_shares(account), **more}
-    return Finding("headline", text + _left_out(account), evidence, ask_next="tracelens-graph timeline TRACE")
+    return Finding("headline", text + _left_out(account), evidence, ask_next="tracelens-graph ask gpu_timeline TRACE")
 
 
 def _left_out(account: Account) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
-from tracelens_graph.graph.trace_set import rank_titles
+from tracelens_graph.graph.ranks import rank_titles
 
 _SAME_CLOCK_NS = 50
 """Clocks that differ by less agree: what is shown is tenths of a microsecond."""
