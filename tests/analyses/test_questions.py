@@ -133,7 +133,7 @@ def test_what_cannot_be_asked(ranks: TraceSet) -> None:
         QUESTIONS["idle_gaps"](ranks[0].graph, tops=3)
     with pytest.raises(AnalysisError, match="idle_gaps is asked of one trace, not of 2"):
         QUESTIONS["idle_gaps"](ranks)
-    with pytest.raises(AnalysisError, match="wanted, not str"):
+    with pytest.raises(AnalysisError, match="expected a graph or a window, not str"):
         QUESTIONS["rank_balance"]("traces/")
 
 
