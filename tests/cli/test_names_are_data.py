@@ -55,13 +55,17 @@ COMMANDS = (
     "report T", "report T -f md", "report T U", "tree T --max-lines 60", "tree T --uid 4 --up", "tree T --host-time",
     "info T", "modules T", "roofline T --arch h100-sxm", "diff T U", "diff T U -f md", "ask opportunities T",
     "ask idle_causes T", "ask ops_summary T -f md", "ask kernel_summary T", "ask host_times T", "ask python_lines T",
-    "ask unusual_kernels T",
+    "ask unusual_kernels T", "explain T", "explain T launches", "explain T LONGEST",
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_what_is_read_obeys_nothing_and_is_bounded(command: str, run: Run, traces: dict[str, str]) -> None:
-    code, out, error = run(*(traces.get(word, word) for word in command.split()))
+    places = dict(traces)
+    if "LONGEST" in command:
+        rows = json.loads(run("ask", "opportunities", traces["T"], "-f", "json", "--top", 0)[1])["rows"]
+        places["LONGEST"] = max((row["id"] for row in rows), key=len)
+    code, out, error = run(*(places.get(word, word) for word in command.split()))
     assert code == 0, error
     assert not OBEYED.search(out + error)
     assert len(out) < MOST
