@@ -50,18 +50,18 @@ def explain(
 
 def _lines(table: Table, width: int, color: bool) -> Iterator[str]:
     """An explanation for people: its parts one below the other, the commands last and unbroken."""
-    from tracelens_graph.tables.terminal import bold
-    from tracelens_graph.utils.texts import printable, wrapped
+    from tracelens_graph.tables.terminal import LONGEST_CELL, bold
+    from tracelens_graph.utils.texts import printable, shorten, wrapped
 
     part = ""
     for row in table.records():
         if row["command"]:
-            yield f"{NEXT}{row['command']}"
+            yield f"{NEXT}{printable(row['command'])}"
             continue
         if row["part"] != part:
             part = row["part"]
             yield bold(printable(table.title if part == "finding" else part.capitalize()), color)
-        value = f"{row['value']:,.6g}" if isinstance(row["value"], float) else str(row["value"])
+        value = f"{row['value']:,.6g}" if isinstance(row["value"], float) else shorten(str(row["value"]), LONGEST_CELL)
         uid = "" if row["uid"] is None else f" [uid {row['uid']}]"
         text = f"  {row['what']:{_LABEL}}  {value}{uid}" if row["what"] else f"  {value}"
         yield from wrapped(printable(text), width, " " * (_LABEL + 4 if row["what"] else 4))
