@@ -151,7 +151,7 @@ class Places(Iterable[Place], Sized):
 def drawn_nodes(core: Core, rows: Sequence[int]) -> Table:
     """The nodes of a drawing as a table, in its order; times are those of Perfetto UI."""
     c, at = core.columns, np.array(rows, np.int64)
-    columns = {
+    columns: dict[str, np.ndarray | list[str]] = {
         "depth": c.depth[at],
         "kind": [Kind(kind).name for kind in c.kind[at].tolist()],
         "name": [core.names[name] for name in c.name[at].tolist()],
