@@ -353,7 +353,7 @@ def test_the_late_rank_is_named(seed: int) -> None:
     table = overview(found[::-1], lateness_of(found[::-1]))
     assert list(table["rank"]) == [0, 1]
     assert list(table["kind"]) == ["comm.late_rank", "host.dataloader"]
-    assert table.notes[1].startswith(f"late: rank {late}, by ")
+    assert table.notes[1].startswith(f"comes last: rank {late}, by ")
 
 
 def test_a_slow_network_makes_no_rank_late() -> None:

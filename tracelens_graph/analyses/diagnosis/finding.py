@@ -8,7 +8,7 @@ from typing import Literal
 
 from tracelens_graph.categories.kernel_names import title
 from tracelens_graph.tables.names import fitted
-from tracelens_graph.utils.texts import printable
+from tracelens_graph.utils.texts import printable, quoted
 
 Severity = Literal["fact", "minor", "major"]
 Numbers = Mapping[str, int | float | str]
@@ -158,6 +158,8 @@ ADVICE: Mapping[str, str] = {
     "allocator": "keep memory: no empty_cache() in the loop, buffers that are reused",
     "warm_up": "record after some warm-up steps: schedule(wait=…, warmup=…)",
     "record_longer": "record several whole steps in a steady state",
+    "record_launches": "begin to record before the work is launched, and record several whole steps",
+    "hip_trace": "record the launches, too: rocprofv3 --hip-trace",
     "record_stacks": "record with with_stack=True to see the Python lines",
     "replay_trace": "look at the trace of the replay; this one names the nodes of the graph",
     "all_ranks": "all ranks together, to separate a late rank from a slow network: report FOLDER",
@@ -207,7 +209,7 @@ NAME_WIDTH = 60
 
 def brief(name: str) -> str:
     """A name for a line of text: a kernel by library and tile, or without templates and namespaces."""
-    return title(name) or fitted(name, NAME_WIDTH) or "(no name)"
+    return title(name) or (quoted(fitted(name, NAME_WIDTH)) if name else "(no name)")
 
 
 def percent(part: float, whole: float) -> float:

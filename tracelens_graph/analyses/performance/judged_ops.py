@@ -29,6 +29,7 @@ from tracelens_graph.perf.roofs import roofline, traffic_us
 from tracelens_graph.perf.scalar_types import known
 from tracelens_graph.perf.shortfalls import USUAL_TILE, Reason, Work, reasons
 from tracelens_graph.tables.names import fitted, short_name
+from tracelens_graph.utils.texts import quoted
 
 _Made = TypeVar("_Made")
 _TILE = re.compile(r"(?:MT|bt|tile(?:size)?_?)(\d{1,4})x(\d{1,4})")
@@ -134,7 +135,7 @@ class JudgedOp:
     @cached_property
     def short_name(self) -> str:
         """Its name as far as there is room for it."""
-        return fitted(self.name, _NAME_WIDTH)
+        return quoted(fitted(self.name, _NAME_WIDTH))
 
     @cached_property
     def title(self) -> str:

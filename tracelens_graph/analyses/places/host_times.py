@@ -269,10 +269,13 @@ host_threads = partial(_named, HOST_THREADS, "thread")
 
 
 def _none(w: Window, by: By) -> str:
-    what, more = {"function": "frames of Python", "line": "frames of Python", "module": "modules"}.get(by, "calls"), ""
-    if by == "line" and len(w.rows_of_kind(Kind.PythonFunction)):
-        what, more = "frames of users or models", "; --frames all shows every frame"
-    return f"the {'window' if w.title else 'trace'} has no {what} of the host{more}"
+    what, more = {"op": "ops, calls of a runtime and ranges", "module": "modules", "thread": "calls"}.get(by), ""
+    if len(w.rows_of_kind(Kind.PythonFunction)):
+        if by == "line":
+            what, more = "frames of users or models", "; --frames all shows every frame"
+        else:
+            more = "; its functions: --param by=function"
+    return f"the {'window' if w.title else 'trace'} has no {what or 'frames of Python'} of the host{more}"
 
 
 def thread_name(core: Core, thread: int) -> str:

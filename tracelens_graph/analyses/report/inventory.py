@@ -386,7 +386,11 @@ _OF_XLA = (
 
 def _recorded_with(how: dict[str, str]) -> tuple[Option, ...]:
     """The options that another profiler has, too."""
-    return tuple(replace(option, how=how[option.name]) for option in OPTIONS if option.name in how)
+    found = (replace(option, how=how[option.name]) for option in OPTIONS if option.name in how)
+    # Launches may be missing in what has no ops, either: they are calls that such a profiler records by themselves.
+    return tuple(
+        replace(one, applies=lambda g: len(g.gpu_rows) > 0) if one.missing is _unlinked_share else one for one in found
+    )
 
 
 _OF_NSYS = _recorded_with({

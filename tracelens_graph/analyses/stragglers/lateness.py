@@ -127,7 +127,9 @@ def lateness(
     if not culprits:
         return Lateness((), None, (_nobody(figures, held_up, sound), *notes))
     worst = max(culprits[0].places, key=lambda place: sum(one.ns for one in found if one.place == place))
-    return Lateness(culprits, m.ranks[worst].name, (*(f"late: {one.text}" for one in culprits), *notes))
+    # Who comes last may have waited for others before: without reasons nobody is called late.
+    word = "comes last" if sound is None and arrivals is None else "late"
+    return Lateness(culprits, m.ranks[worst].name, (*(f"{word}: {one.text}" for one in culprits), *notes))
 
 
 # --- what counts -----------------------------------------------------------------------------------------------------
