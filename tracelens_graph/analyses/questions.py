@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -53,10 +54,15 @@ class Parameter:
         """Its value from text, as a command line has it.
 
         Raises:
-            AnalysisError: the text is no such value.
+            AnalysisError: the text is no such value, or between slashes is no regular expression.
         """
         if text in ("", "null") and type(None) in self.types:
             return None
+        if re.Pattern in self.types and len(text) > 1 and text[0] == text[-1] == "/":
+            try:
+                return re.compile(text[1:-1])
+            except re.error as error:
+                raise AnalysisError(f"{self.name}: {text[1:-1]!r} is no regular expression: {error}") from None
         for kind in self.types:
             if kind is bool and text.lower() in ("true", "false"):
                 return text.lower() == "true"
@@ -97,7 +103,8 @@ class Parameter:
     @property
     def wanted(self) -> str:
         """What its value may be, in words."""
-        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", type(None): "null"}
+        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", type(None): "null",
+                 re.Pattern: "/an expression/"}  # fmt: skip
         kinds = [kind for kind in self.types if kind is not int or float not in self.types]
         return " or ".join(words.get(kind, str(kind)) for kind in kinds)
 
@@ -227,6 +234,8 @@ def _types(hint: Any) -> tuple[Any, ...]:
     """What a hint allows: plain types, and the words of a Literal."""
     if get_origin(hint) is Literal:
         return get_args(hint)
+    if get_origin(hint) is re.Pattern:
+        return (re.Pattern,)
     parts = get_args(hint)
     return tuple(one for part in parts for one in _types(part)) if parts else (hint,)
 
