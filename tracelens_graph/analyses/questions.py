@@ -19,12 +19,15 @@ from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 from tracelens_graph.cypher import Query, library
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.graph.window import Window, narrow, window_of
 from tracelens_graph.registry import FIRST, HOMES, RENAMED, THEMES, Home, Renamed, current, schema_of
+from tracelens_graph.schema import Kind
 from tracelens_graph.tables.table import Column, Table, short_html
 from tracelens_graph.utils.suggest import hint
 from tracelens_graph.utils.texts import whole_number
@@ -329,17 +332,16 @@ def _why_empty(question: str, traces: TraceSet, given: Mapping[str, Any]) -> str
         traces: what it was asked of.
         given: its parameters, as far as they were given.
     """
-    if question == "run_history":
-        return _no_history(traces, given)
     if question == "incomplete_traces":
         run = given.get("run")
         asked = [one for one in traces if run in (None, one.run)]
         return f"no file of {len(asked):,} was damaged" if asked else _no_run(traces, str(run))
-    return _NOTHING.get(question, "")
+    return _NOTHING.get(question) or _not_there(traces, given)
 
 
-def _no_history(traces: TraceSet, given: Mapping[str, Any]) -> str:
-    label, run, named = given.get("label"), given.get("run"), given.get("named")
+def _not_there(traces: TraceSet, given: Mapping[str, Any]) -> str:
+    """What of the parameters no trace has; empty where all is there."""
+    label, run, named, op = (given.get(name) for name in ("label", "run", "named", "op"))
     keys = sorted({text.partition("=")[0] for one in traces for text in one.labels})
     if label is not None and label not in keys:
         there = f"{hint(label, keys)}" if keys else "the traces have no labels"
@@ -348,7 +350,14 @@ def _no_history(traces: TraceSet, given: Mapping[str, Any]) -> str:
         return _no_run(traces, run)
     if named is not None and all(one.name != named for one in traces):
         return f"no trace is called {named!r}; {hint(named, dict.fromkeys(one.name for one in traces))}"
-    return "no trace meets all of these conditions"
+    if op is not None and op not in (ops := {name for one in traces for name in _ops_of(one.core)}):
+        return f"no op is called {op!r}; {hint(op, sorted(ops))}"
+    return ""
+
+
+def _ops_of(core: Core) -> Iterator[str]:
+    c = core.columns
+    return (core.names[code] for code in np.unique(c.name[c.kind == Kind.Op]).tolist())
 
 
 def _no_run(traces: TraceSet, run: str) -> str:
