@@ -192,15 +192,18 @@ def server_of(within: Traces, scratch: Path) -> MCPServer:
     def report(
         traces: list[str],
         arch: str = "",
+        explain: str = "",
         part: Part | None = None,
         format: Form = "table",
     ) -> str:
         """Where the GPU's time went, why it was idle, and what to try: one screen, findings with uids as evidence.
 
         Several traces, or a folder, are the ranks of a job. arch names the device for the roofline, such as mi300x or
-        h100-sxm, where the trace describes none.
+        h100-sxm, where the trace describes none. With explain, what is behind the finding or opportunity of an id, such
+        as kernels@compute.gemm, in one trace; "?" lists the ids.
         """
-        return run(["report", *_options(arch=arch), *_parts(part), f"--format={format}"], traces)
+        words = ["explain" if explain else "report", *_options(arch=arch, format=format), *_parts(part)]
+        return run(words, traces, behind=explain.strip("?"))
 
     def ask(
         question: str = "",
