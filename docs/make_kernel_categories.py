@@ -1,4 +1,4 @@
-"""Write the measured part of docs/kernel-categories.md: what the rules tell of the kernels of real traces.
+"""Write the measured part of docs/kernel-categories.md: what the rules say of the kernels of real traces.
 
 python docs/make_kernel_categories.py            write it
 python docs/make_kernel_categories.py --check    change nothing; end with 1 if it is out of date
@@ -59,7 +59,7 @@ def page() -> str:
 
 
 def measured(path: Path) -> Measured:
-    """What the rules tell of a trace."""
+    """What the rules say of a trace."""
     found = Measured(trace_id(path))
     for row in kernel_category_detail(load_core(path)).records():
         name, ms = row["kernel_name"], row["total_time_ms"]

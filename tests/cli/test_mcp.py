@@ -81,6 +81,7 @@ def test_six_tools_that_only_read(call: Call) -> None:
 
 SAME = {
     "report": ({"traces": ["small.json"]}, "report small.json"),
+    "report explain": ({"traces": ["small.json"], "explain": "headline"}, "explain small.json headline"),
     "ask": ({"question": "ops_summary", "traces": ["small.json"], "top": 3}, "ask ops_summary small.json --top 3"),
     "tree": ({"trace": "small.json", "name": "/mm/"}, "tree small.json --name /mm/ --uids --gpu-time --depth 6"),
     "compare": ({"before": "small.json", "after": "pair/rank0.json"}, "diff small.json pair/rank0.json"),
@@ -97,7 +98,7 @@ def test_a_tool_answers_what_its_command_prints(tool: str, call: Call, run: Run,
     words = [str(folder / word) if word.endswith(".json") else word.replace("~", " ") for word in command.split()]
     code, out, error = run(*words, env={"COLUMNS": "160", "TRACELENS_GRAPH_CACHE": str(folder.parent / "cache")})
     assert code == 0, error
-    answer = call(tool, **arguments)
+    answer = call(tool.split()[0], **arguments)
     assert not answer.failed, answer.text
     assert answer.text.partition("notes\n")[0] == out
 

@@ -21,8 +21,8 @@ from tracelens_graph.errors import MissingExtraError, TraceError
 if TYPE_CHECKING:
     from mcp.server import MCPServer
 
-LONGEST = 16_000
-"""Bytes of an answer; about 4,000 tokens."""
+LONGEST = 20_000
+"""Bytes of an answer; about 5,000 tokens."""
 
 _LONGEST_NOTES = 2_000
 """Bytes of what a command says beside its answer, or of its error."""
@@ -192,20 +192,23 @@ def server_of(within: Traces, scratch: Path) -> MCPServer:
     def report(
         traces: list[str],
         arch: str = "",
+        explain: str = "",
         part: Part | None = None,
         format: Form = "table",
     ) -> str:
         """Where the GPU's time went, why it was idle, and what to try: one screen, findings with uids as evidence.
 
         Several traces, or a folder, are the ranks of a job. arch names the device for the roofline, such as mi300x or
-        h100-sxm, where the trace describes none.
+        h100-sxm, where the trace describes none. With explain, what is behind the finding or opportunity of an id, such
+        as kernels@compute.gemm, in one trace; "?" lists the ids.
         """
-        return run(["report", *_options(arch=arch), *_parts(part), f"--format={format}"], traces)
+        words = ["explain" if explain else "report", *_options(arch=arch, format=format), *_parts(part)]
+        return run(words, traces, behind=explain.strip("?"))
 
     def ask(
         question: str = "",
         traces: list[str] | None = None,
-        top: int = 20,
+        top: int | None = None,
         parameters: dict[str, str] | None = None,
         part: Part | None = None,
         format: Form = "table",
@@ -214,8 +217,7 @@ def server_of(within: Traces, scratch: Path) -> MCPServer:
         memory_peak, rank_balance and so on. Without a question all are listed; without traces, the parameters of one.
         """
         words = [f"--param={name}={value}" for name, value in (parameters or {}).items()]
-        words += [*_parts(part), f"--top={top}", f"--format={format}"]
-        return run(["ask", *words], traces or [], question)
+        return run(["ask", *words, *_parts(part), *_options(top=top, format=format)], traces or [], question)
 
     def tree(
         trace: str,
@@ -237,12 +239,12 @@ def server_of(within: Traces, scratch: Path) -> MCPServer:
         """What changed between two runs (traces, or folders of ranks), where, and why."""
         return run(["diff", f"--format={format}"], [before, after])
 
-    def cypher(traces: list[str], statement: str, top: int = 50, format: Form = "table") -> str:
+    def cypher(traces: list[str], statement: str, top: int | None = None, format: Form = "table") -> str:
         """Answer a statement in Cypher, read only, on nodes such as (:Op), (:Kernel {name, dur_ns, uid}), (:Module) and
         edges CALLS, LAUNCHES: MATCH (k:Kernel) RETURN k.short_name, sum(k.dur_ns) AS ns ORDER BY ns DESC.
         """
         not_a_file = f"{statement}\n"
-        return run(["cypher", f"--top={top}", f"--format={format}"], traces, behind=not_a_file)
+        return run(["cypher", *_options(top=top, format=format)], traces, behind=not_a_file)
 
     server = MCPServer("tracelens-graph", instructions=_INSTRUCTIONS, version=__version__, log_level="WARNING")
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)

@@ -8,7 +8,7 @@ from typing import Literal
 
 from tracelens_graph.categories.kernel_names import title
 from tracelens_graph.tables.names import fitted
-from tracelens_graph.utils.texts import printable
+from tracelens_graph.utils.texts import printable, quoted
 
 Severity = Literal["fact", "minor", "major"]
 Numbers = Mapping[str, int | float | str]
@@ -209,7 +209,7 @@ NAME_WIDTH = 60
 
 def brief(name: str) -> str:
     """A name for a line of text: a kernel by library and tile, or without templates and namespaces."""
-    return title(name) or fitted(name, NAME_WIDTH) or "(no name)"
+    return title(name) or (quoted(fitted(name, NAME_WIDTH)) if name else "(no name)")
 
 
 def percent(part: float, whole: float) -> float:
