@@ -52,8 +52,8 @@ class Output(NamedTuple):
 
 
 WORDS = {
-    "report": "report TRACE", "info": "info TRACE", "modules": "modules TRACE", "ask": "ask idle_gaps TRACE",
-    "explain": "explain TRACE headline",
+    "report": "report TRACE", "tree": "tree TRACE", "info": "info TRACE", "modules": "modules TRACE",
+    "ask": "ask idle_gaps TRACE", "explain": "explain TRACE headline",
     "roofline": "roofline TRACE --arch h100-sxm", "diff": "diff TRACE TRACE", "ranks": "ranks TRACE OTHER",
     "link": "link TRACE --et ET", "cut": "cut TRACE --uid 9",
     "export": "export TRACE", "save": "save TRACE", "db queries": "db queries",
@@ -203,6 +203,20 @@ def test_every_format_of_every_command(
         assert json.loads(out)["cut_short"].endswith(" gives all")
     else:
         assert out.encode() == place.read_bytes()
+
+
+def test_every_command_that_answers_prints_json_and_writes_files() -> None:
+    """The one rule: `-o FILE` by its suffix, `-f json` to standard output."""
+    acts = {"split", "skill", "mcp", "db start", "db stop", "db check", "db push", "db push-diff", "db upgrade",
+            "db export", "db import", "db drop", "db forget-events", "db demo"}  # fmt: skip
+    write_a_trace = {"cut", "save", "export", "db pull"}
+    for name, command in all_commands():
+        found = writes_of(command)
+        assert (found is None) == (name in acts), name
+        if found is not None and name not in write_a_trace:
+            assert {"csv", "json", "md", "xlsx"} <= set(found.formats), name
+            options = {option.name for option in found.parameters()}
+            assert {"output", "format"} <= options or name == "replay", "which writes programs"
 
 
 def formats_of(command: str) -> tuple[str, ...]:

@@ -7,16 +7,18 @@ a damaged trace does to a process ends with it.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
+from types import FrameType
 from typing import IO, TYPE_CHECKING, Annotated, Literal
 
 from tracelens_graph._version import __version__
 from tracelens_graph.cli.options import argument
-from tracelens_graph.errors import MissingExtraError, TraceError
+from tracelens_graph.errors import EndedBySignal, MissingExtraError, TraceError
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
@@ -61,8 +63,19 @@ def mcp(
 
     Example: tracelens-graph mcp traces/
     """
-    with TemporaryDirectory(prefix="tracelens_graph-mcp-") as scratch:
-        server_of(Traces(folders), Path(scratch)).run()
+    try:
+        with TemporaryDirectory(prefix="tracelens_graph-mcp-") as scratch:
+            server = server_of(Traces(folders), Path(scratch))
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # for which asyncio has one that waits
+                signal.signal(signal.SIGINT, _end)
+            server.run()
+    except EndedBySignal as ended:
+        # A thread still waits for standard input, and Python for the thread.
+        os._exit(128 + ended.args[0])
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise EndedBySignal(number)
 
 
 class Traces:
