@@ -138,9 +138,8 @@ ROW_MEANINGS = {
 _QUERIES = """\
 Many tables are *queries*, too: a file of Cypher answers the same question in a database, with the same rows and cells
 (`tracelens-graph db query NAME`, `db.query(NAME)` in Python, or pasted into Neo4j Browser). The tests hold both to each
-other on real traces. What is absent in memory is null there, and only complete traces answer. Columns in memory only
-are what a database does not store, sentences for people, and what a report alone fills in. Parameters of many queries
-and of `ask`, with their defaults:
+other on real traces. What is absent in memory is null there, and only complete traces answer. Below each,
+columns in memory only stand with the reason. Parameters of many queries and of `ask`, with their defaults:
 
 """
 

@@ -120,6 +120,12 @@ def test_load_names_what_can_be_asked(call: Call) -> None:
 def test_json_is_json(call: Call) -> None:
     answer = call("ask", question="ops_summary", traces=["small.json"], format="json")
     assert json.loads(answer.text)["table"] == "ops_summary"
+    damaged = call.portal.call(
+        call.server.call_tool, "ask", {"question": "ops_summary", "traces": ["cut.json"], "format": "json"}
+    )
+    answer_alone, notes = (one.text for one in damaged.content)
+    assert json.loads(answer_alone)["table"] == "ops_summary"
+    assert "lost" in notes
     part = call("ask", question="ops_summary", traces=["small.json"], format="json", part={"device": "99"})
     assert part.text != answer.text
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mcp.server import MCPServer
 
 LONGEST = 20_000
-"""Bytes of an answer; about 5,000 tokens."""
+"""Bytes of an answer without its notes; about 5,000 tokens."""
 
 _LONGEST_NOTES = 2_000
 """Bytes of what a command says beside its answer, or of its error."""
@@ -130,8 +130,8 @@ def _links_below(folder: Path) -> Iterator[Path]:
         yield from (path for name in (*folders, *files) if (path := Path(at, name)).is_symlink())
 
 
-def answer(words: Sequence[str], paths: Sequence[str], scratch: Path) -> str:
-    """What a command prints, and its notes behind it.
+def answer(words: Sequence[str], paths: Sequence[str], scratch: Path) -> list[str]:
+    """What a command prints, and then its notes, if it has any.
 
     Args:
         words: command and options; a value stands in the word of its option, so that no text is read as an option.
@@ -155,10 +155,9 @@ def answer(words: Sequence[str], paths: Sequence[str], scratch: Path) -> str:
         if done.returncode not in _DONE:
             raise TraceError(said + bounded(_read(out), _LONGEST_NOTES))
         text = _read(out)
-    most = LONGEST - len(said.encode())
-    if "--format=json" in words and len(text) > most:
-        raise TraceError(f"the answer has {len(text):,} bytes, and {most:,} are the most: ask for less, or for text")
-    return bounded(text, most) + (f"notes\n{said}" if said else "")
+    if "--format=json" in words and len(text) > LONGEST:
+        raise TraceError(f"the answer has {len(text):,} bytes, and {LONGEST:,} are the most: ask for less, or for text")
+    return [bounded(text, LONGEST), *([f"notes\n{said}"] if said else [])]
 
 
 def _read(file: IO[bytes]) -> bytes:
@@ -189,7 +188,7 @@ def server_of(within: Traces, scratch: Path) -> MCPServer:
     except ImportError:
         raise MissingExtraError("mcp", "mcp") from None
 
-    def run(words: Sequence[str], named: Sequence[str], before: str = "", behind: str = "") -> str:
+    def run(words: Sequence[str], named: Sequence[str], before: str = "", behind: str = "") -> list[str]:
         if files := [word for word in words if word.lower().endswith(_FILES)]:
             raise ToolError(f"{files[0][-200:]}: no file is read but a trace")
         try:
@@ -198,9 +197,9 @@ def server_of(within: Traces, scratch: Path) -> MCPServer:
         except TraceError as error:
             raise ToolError(str(error)) from None
 
-    def load(trace: str = "") -> str:
+    def load(trace: str = "") -> list[str]:
         """What a trace holds and what was not recorded; without a trace, the files that can be asked."""
-        return run(["info"], [trace]) if trace else bounded(within.listed().encode(), LONGEST)
+        return run(["info"], [trace]) if trace else [bounded(within.listed().encode(), LONGEST)]
 
     def report(
         traces: list[str],
@@ -208,7 +207,7 @@ def server_of(within: Traces, scratch: Path) -> MCPServer:
         explain: str = "",
         part: Part | None = None,
         format: Form = "table",
-    ) -> str:
+    ) -> list[str]:
         """Where the GPU's time went, why it was idle, and what to try: one screen, findings with uids as evidence.
 
         Several traces, or a folder, are the ranks of a job. arch names the device for the roofline, such as mi300x or
@@ -225,7 +224,7 @@ def server_of(within: Traces, scratch: Path) -> MCPServer:
         parameters: dict[str, str] | None = None,
         part: Part | None = None,
         format: Form = "table",
-    ) -> str:
+    ) -> list[str]:
         """A table that answers a question by name: idle_causes, opportunities, ops_summary, kernel_summary,
         memory_peak, rank_balance and so on. Without a question all are listed; without traces, the parameters of one.
         """
@@ -240,7 +239,7 @@ def server_of(within: Traces, scratch: Path) -> MCPServer:
         depth: int = 6,
         lines: int = 80,
         part: Part | None = None,
-    ) -> str:
+    ) -> list[str]:
         """The calls below an event (uid), or below all of a name, with GPU times; with up, what calls them.
 
         name is exact, or a regular expression between slashes, which makes it a search.
@@ -248,11 +247,11 @@ def server_of(within: Traces, scratch: Path) -> MCPServer:
         words = [*_options(name=name, uid=uid, max_lines=lines), *_parts(part), "--uids"]
         return run(["tree", *words, *(["--up"] if up else ["--gpu-time", f"--depth={depth}"])], [trace])
 
-    def compare(before: str, after: str, format: Form = "table") -> str:
+    def compare(before: str, after: str, format: Form = "table") -> list[str]:
         """What changed between two runs (traces, or folders of ranks), where, and why."""
         return run(["diff", f"--format={format}"], [before, after])
 
-    def cypher(traces: list[str], statement: str, top: int | None = None, format: Form = "table") -> str:
+    def cypher(traces: list[str], statement: str, top: int | None = None, format: Form = "table") -> list[str]:
         """Answer a statement in Cypher, read only, on nodes such as (:Op), (:Kernel {name, dur_ns, uid}), (:Module) and
         edges CALLS, LAUNCHES: MATCH (k:Kernel) RETURN k.short_name, sum(k.dur_ns) AS ns ORDER BY ns DESC.
         """
