@@ -1,10 +1,10 @@
 """What each rank costs a job against the one in which no rank is slower than its like, by a replay.
 
 Ranks of one stage of a pipeline run the same program: the GPU work of each is compared with the median of the others,
-step by step; so are ranks alone in their stages that run the same kernels in one order. Ranks of different stages are
-compared by kernels of equal names and inputs. The ideal job of `slowdown` moves what is too much for a stage to the
-others, which may take as long; here it is gone. Host time between two calls is that of the ideal job, the median of
-equal stretches, and transfers take what they took.
+step by step; so are ranks alone in their stages that run kernels of the same names in one order. Ranks of different
+stages are compared by kernels of equal names and inputs. The ideal job of `slowdown` moves what is too much for a stage
+to the others, which may take as long; here it is gone. Host time between two calls is that of the ideal job, the median
+of equal stretches, and transfers take what they took.
 """
 
 from __future__ import annotations
@@ -111,13 +111,13 @@ class _Usual(NamedTuple):
     Attributes:
         excess: by which share it takes longer.
         chance: by which share it does so by chance at most.
-        ns: per key what a kernel takes there.
+        share: per key the share of its time that a kernel takes there.
         by_place: whether each takes there what its like at the same place take, where that is known.
     """
 
     excess: float
     chance: float
-    ns: np.ndarray
+    share: np.ndarray
     by_place: bool = False
 
 
@@ -162,7 +162,7 @@ class Usual:
         """Per rank a number, the same for ranks of one stage; of those alone in theirs for those that run the same."""
         alone = np.bincount(self._stage)[self._stage] == 1
         numbers: dict[object, int] = {}
-        runs = [sorted((lane, keys.tobytes()) for lane, keys in lanes.items()) for lanes in self._key]
+        runs = [sorted((key, lane.names) for key, lane in lanes.items() if key[1] == "gpu") for lanes in self._did]
         both = zip(self._stage.tolist(), alone.tolist(), runs, strict=True)
         return np.array([numbers.setdefault(tuple(ran) if one else at, len(numbers)) for at, one, ran in both])
 
@@ -222,9 +222,9 @@ class Usual:
             if key[1] == "host":
                 usual[key] = lane
             elif place in self.slow:
-                mean = np.rint(found.ns[self._key[place][key]]).astype(np.int64)
+                there = np.rint(takes * found.share[self._key[place][key]]).astype(np.int64)
                 like = self._like[place][key]
-                usual[key] = np.where(takes >= 0, np.where(found.by_place & (like > 0), like, mean), -1)
+                usual[key] = np.where(takes >= 0, np.where(found.by_place & (like > 0), like, there), -1)
             else:
                 usual[key] = takes.astype(np.int64)
         return replace(even, lanes=usual, moves_ns=np.where(even.kind < 0, even.moves_ns, -1))
@@ -340,7 +340,7 @@ def kind_of(reason: str) -> int:
 
 
 def _none(own: _Means) -> _Usual:
-    return _Usual(0.0, 0.0, own.ns)
+    return _Usual(0.0, 0.0, np.ones(len(own.ns)))
 
 
 def _beside(
@@ -369,7 +369,7 @@ def _beside(
     is_left = (own.number * own.ns).sum() * (1 - usual / total)
     share = min(max(is_left / more, 0.0), 1.0) if more > 0 else 0.0
     chance = SIGMAS * (error[0] + of_median) ** 0.5 / usual
-    return _Usual(total / usual - 1, chance, own.ns * (1 - share * (1 - ratio)), by_place=True)
+    return _Usual(total / usual - 1, chance, 1 - share * (1 - ratio), by_place=True)
 
 
 def _across(own: _Means, others: Sequence[_Means]) -> _Usual:
@@ -380,8 +380,10 @@ def _across(own: _Means, others: Sequence[_Means]) -> _Usual:
     if not there.any():
         return _none(own)
     ns = own.ns.copy()
-    ns[there] = np.nanmedian(theirs[:, there], axis=0)
+    # Of two the lower one: the other may be slow.
+    ns[there] = np.nanquantile(theirs[:, there], 0.5, axis=0, method="lower")
     of_median = _OF_MEDIAN * np.nanmedian(error[:, there], axis=0) / (~np.isnan(theirs[:, there])).sum(axis=0)
     variance = float((own.number[there] * own.variance[there] + own.number[there] ** 2 * of_median).sum())
     usual = float((own.number * ns).sum())
-    return _Usual(float((own.number * own.ns).sum()) / usual - 1, SIGMAS * variance**0.5 / usual, ns)
+    excess = float((own.number * own.ns).sum()) / usual - 1
+    return _Usual(excess, SIGMAS * variance**0.5 / usual, ns / np.maximum(own.ns, 1))
