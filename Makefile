@@ -7,6 +7,7 @@
 #                                  database; HYPOTHESIS=many with many more examples
 #   make quick-wheel               the quick tests on the wheel, installed into an empty environment
 #   make lint build bench          for developers
+#   make docs                      docs/ as a site in build/site; a broken link is an error
 #   make release TAG=v0.1.0        wheel, sdist and release notes into dist/; see docs/releasing.md
 #   make pairs TORCH=python3       record examples/traces/linked anew, in a temporary folder, and check it; TORCH has PyTorch
 #   make test-torch                replays of whole models on the CPU against PyTorch, ten minutes; it gets 5 GB of PyTorch
@@ -29,7 +30,7 @@ QUICK := not (neo4j or browser or corpus or slow)
 # Programs that tests start compile the package once, not at each start, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo quick slow test proof test-torch test-jax quick-wheel bench lint build release pairs
+.PHONY: demo docs quick slow test proof test-torch test-jax quick-wheel bench lint build release pairs
 
 demo: $(VENV)/.installed
 	$(RUN) examples/demo.py
@@ -66,6 +67,9 @@ lint: $(VENV)/.installed-dev
 	$(RUN) -m mypy
 	$(VENV)/bin/lint-imports
 	$(RUN) tests/lint_scripts.py
+
+docs: $(VENV)/.installed-dev
+	$(VENV)/bin/zensical build --clean --strict
 
 build: $(VENV)/.installed-dev
 	rm -rf dist

@@ -6,10 +6,12 @@ python docs/make_database_schema.py --check    change nothing; end with 1 if it 
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 
 from pages import DOCS, publish
+from repeats import Repeats
 
 from tracelens_graph.db.statements import schema
 from tracelens_graph.schema import (
@@ -17,7 +19,6 @@ from tracelens_graph.schema import (
     CONTEXT_KINDS,
     DIFF_EDGES,
     DIFF_KINDS,
-    EVENT_EDGES,
     KIND_MEANING,
     RANK_EDGES,
     RANK_KINDS,
@@ -33,7 +34,7 @@ from tracelens_graph.schema.database import (
     REPEATED_EDGES,
     event_labels,
 )
-from tracelens_graph.schema.facts import SOURCES, SPENT_ON
+from tracelens_graph.schema.facts import SOURCES, SPENT_ON, Fact
 from tracelens_graph.schema.jobs import RANK_EDGE_PROPERTIES, RANK_PROPERTIES
 from tracelens_graph.schema.stored import Stored
 
@@ -95,52 +96,76 @@ step, and one more the path through everything. Its `PathSegment` nodes lie end 
 length. `ON_PATH` leads to them from the GPU work or the call on the host that accounts for the time.
 """
 
+EDGES = """## Edges
+
+Those between events are in the [reference](reference.md#edges-between-event-nodes). `DURING` is there after
+`push --all-edges` alone, as `annotation` of the event says the same.
+"""
+
 INDEXES = """## Constraints and indexes
 
-Made by the first push. All events of a kind in a trace are `MATCH (n:Op {trace: $trace})`, those of a name
+Made by the first push; `SHOW CONSTRAINTS` and `SHOW INDEXES` list them. Keys are unique. All
+events of a kind in a trace are `MATCH (n:Op {trace: $trace})`, those of a name
 `MATCH (n:Op {trace: $trace, short_name: 'aten::bmm'})`. No index holds whole names, as a name may be longer than an
 index can hold. What lies below a node n, of whatever kind, has `pre` above `n.pre` and up to `n.last`; both bounds are
 found by one index if they are written as `k.trace = n.trace AND k.pre > n.pre AND k.pre <= n.last`.
 
 `trace` is the id of the trace. `db query STATEMENT -p trace=run/name`, and `db.query(statement, trace="run/name")` in
 Python, give it to `$trace` for the name; other clients need the id itself, which
-`MATCH (t:Trace {path: 'run/name'}) RETURN t.id` tells.
+`MATCH (t:Trace {path: 'run/name'}) RETURN t.id` gives.
+
+Indexes of several traces at once:
 """
 
 
 def schema_page() -> str:
     """The page."""
     kinds = ((f"`{':'.join(event_labels(kind))}`", KIND_MEANING[kind]) for kind in Kind)
-    edges = _edge_rows(EVENT_EDGES + CONTEXT_EDGES)
-    parts = [HEAD, _table(("labels", "what"), kinds), _properties(EVENT_PROPERTIES), CONTEXT]
+    repeats = Repeats()
+    parts = [HEAD, _table(("labels", "what"), kinds), _properties(repeats, "Events", EVENT_PROPERTIES), CONTEXT]
     for label, meaning in CONTEXT_KINDS.items():
         key = KEYS[label]
         unique = f"`{key.name}`" + (f" within its {key.scope}" if key.scope else "")
         parts += [f"### `{label}`\n", f"{meaning[0].upper()}{meaning[1:]}. Key: {unique}.\n"]
-        parts.append(_properties(CONTEXT_PROPERTIES[label]))
-    parts += ["## Edges\n", _table(("type", "from", "to", "what"), edges)]
+        parts.append(_properties(repeats, label, CONTEXT_PROPERTIES[label]))
+    parts += [EDGES, _table(("type", "from", "to", "what"), _edge_rows(CONTEXT_EDGES))]
     for name, found in EDGE_PROPERTIES.items():
-        parts += [f"Properties of `{name}`:\n", _properties(found)]
-    parts += [FACTS, _table(("on", "property", "unit", "question", "column"), _fact_rows())]
+        parts += [f"Properties of `{name}`:\n", _properties(repeats, "Edges", found)]
+    parts += [FACTS, _table(("on", "question", "property: cell"), _fact_rows())]
     parts.append(DIFFS)
-    parts += _section("comparisons", DIFF_KINDS, DIFF_PROPERTIES, DIFF_EDGES, DIFF_EDGE_PROPERTIES)
-    parts += [RANKS, *_section("ranks", RANK_KINDS, RANK_PROPERTIES, RANK_EDGES, RANK_EDGE_PROPERTIES)]
+    parts += _section(repeats, "comparisons", DIFF_KINDS, DIFF_PROPERTIES, DIFF_EDGES, DIFF_EDGE_PROPERTIES)
+    parts += [RANKS, *_section(repeats, "ranks", RANK_KINDS, RANK_PROPERTIES, RANK_EDGES, RANK_EDGE_PROPERTIES)]
     parts.append(INDEXES)
-    parts.append("```cypher\n" + "".join(f"{one};\n" for one in schema().values()) + "```\n")
+    parts.append("* " + "\n* ".join(_indexes()) + "\n")
     return "\n".join(parts)
 
 
+def _indexes() -> Iterator[str]:
+    """Labels and properties of the indexes, those of the same properties together."""
+    by_properties: dict[str, list[str]] = {}
+    for statement in schema().values():
+        if found := re.search(r"^CREATE INDEX .* FOR \(n:(\w+)\) ON \((.*)\)", statement):
+            by_properties.setdefault(found[2].replace("n.", ""), []).append(f"`{found[1]}`")
+    return (f"`{properties}` of {', '.join(labels)}" for properties, labels in by_properties.items())
+
+
 def _fact_rows() -> Iterator[tuple[str, ...]]:
-    """Each fact, and the cells that it comes from."""
+    """What the facts of a question are about, the question, and each fact with the cells that it comes from."""
+    found: dict[tuple[str, str], list[str]] = {}
     for source in SOURCES:
         of = f"`SPENT` to `{source.of}`" if source.of in SPENT_ON else f"`{source.of}`"
         given = "".join(f", {name}={value}" for name, value in source.given.items())
-        for fact in source.facts:
-            which = f", row `{fact.row}`" if fact.row else f", {fact.fold}" if fact.fold != "only" else ""
-            yield of, f"`{fact.name}`", fact.unit, f"`{source.question}`{given}", f"`{fact.column}`{which}"
+        cells = "; ".join(f"`{fact.name}`: `{fact.column}`{_which(fact)}" for fact in source.facts)
+        found.setdefault((f"`{source.question}`{given}", cells), []).append(of)
+    return ((", ".join(of), question, cells) for (question, cells), of in found.items())
+
+
+def _which(fact: Fact) -> str:
+    return f" of `{fact.row}`" if fact.row else f", {fact.fold}" if fact.fold != "only" else ""
 
 
 def _section(
+    repeats: Repeats,
     of: str,
     kinds: Mapping[str, str],
     properties: Mapping[str, Iterable[Stored]],
@@ -149,10 +174,14 @@ def _section(
 ) -> Iterator[str]:
     """Labels with their properties, then edges with theirs."""
     for label, meaning in kinds.items():
-        yield from (f"### `{label}`\n", f"{meaning[0].upper()}{meaning[1:]}.\n", _properties(properties[label]))
+        yield from (
+            f"### `{label}`\n",
+            f"{meaning[0].upper()}{meaning[1:]}.\n",
+            _properties(repeats, label, properties[label]),
+        )
     yield from (f"### Edges of {of}\n", _table(("type", "from", "to", "what"), _edge_rows(edges)))
     for name, found in edge_properties.items():
-        yield from (f"Properties of `{name}`:\n", _properties(found))
+        yield from (f"Properties of `{name}`:\n", _properties(repeats, f"Edges of {of}", found))
 
 
 def _edge_rows(edges: Iterable[EdgeType]) -> Iterator[tuple[str, ...]]:
@@ -169,12 +198,14 @@ def _ends(labels: str) -> str:
     return ", ".join("any event" if label == "event" else f"`{label}`" for label in labels.split("|"))
 
 
-def _properties(properties: Iterable[Stored]) -> str:
-    rows: Iterator[tuple[str, ...]] = (
+def _properties(repeats: Repeats, heading: str, properties: Iterable[Stored]) -> str:
+    rows = [
         (f"`{one.name}`", one.type if one.type != "strs" else "list of str", one.unit, one.meaning)
         for one in properties
-    )
-    return _table(("property", "type", "unit", "meaning"), rows)
+    ]
+    own, elsewhere = repeats.split(heading, rows)
+    shown = [_table(("property", "type", "unit", "meaning"), own)] if own else []
+    return "\n".join([*shown, *([elsewhere] if elsewhere else [])])
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

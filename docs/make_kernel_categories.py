@@ -1,4 +1,4 @@
-"""Write the measured part of docs/kernel-categories.md: what the rules tell of the kernels of real traces.
+"""Write the measured part of docs/kernel-categories.md: what the rules say of the kernels of real traces.
 
 python docs/make_kernel_categories.py            write it
 python docs/make_kernel_categories.py --check    change nothing; end with 1 if it is out of date
@@ -59,7 +59,7 @@ def page() -> str:
 
 
 def measured(path: Path) -> Measured:
-    """What the rules tell of a trace."""
+    """What the rules say of a trace."""
     found = Measured(trace_id(path))
     for row in kernel_category_detail(load_core(path)).records():
         name, ms = row["kernel_name"], row["total_time_ms"]
@@ -81,7 +81,7 @@ def _measured_part(traces: Sequence[Measured]) -> Iterator[str]:
         f"**{by_category[OTHER] / total:.3%} of kernel time is in `{OTHER}`**, "
         f"{by_name / total:.3%} if the name is asked\n"
         "and not the op, as under a graph launch. Names that are in none of these traces are tested too:\n"
-        "[labelled_kernels.txt](../tests/categories/labelled_kernels.txt) holds what was labelled by hand.\n\n"
+        "`tests/categories/labelled_kernels.txt` holds what was labelled by hand.\n\n"
     )
     order = sorted(CATEGORIES, key=lambda category: (category == OTHER, -by_category[category]))
     yield from _rows(

@@ -1,9 +1,10 @@
-"""Take the pictures of pages that the tool draws: docs/pictures/roofline.png, ranks*.png, diff*.png and page-*.png.
+"""Take the pictures of pages that the tool draws: docs/pictures/roofline.png, ranks*.png, diff*.png and page-*.png,
+readme.png and tutorial.png.
 
     python docs/make_page_pictures.py              # all
     python docs/make_page_pictures.py page-flame   # some
 
-Traces are those of simulated jobs. Needs the extra `plot`, and Chromium or Chrome.
+Traces are those of simulated jobs, or recordings of examples/traces. Needs the extra `plot`, and Chromium or Chrome.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from make_browser_pictures import browser
-from pages import DOCS
+from pages import CHECKOUT, DOCS
 from typer.testing import CliRunner
 
 from tracelens_graph.cli.app import app
@@ -30,8 +31,9 @@ class Picture(NamedTuple):
     """A picture of a page.
 
     Attributes:
-        command: the words of the command; JOB stands for the folder of the traces, OTHER for that of the other job.
-        job: arguments of the simulation.
+        command: the words of the command; {job} stands for the folder of the traces, {other} for that of the other
+            job, {examples} for examples/traces.
+        job: arguments of the simulation; None for none.
         height: pixels from the top of the page.
         option: of the command, for the file.
         place: what of the page is shown, as it stands behind `#` in its address.
@@ -40,7 +42,7 @@ class Picture(NamedTuple):
     """
 
     command: str
-    job: dict[str, Any]
+    job: dict[str, Any] | None
     height: int
     option: str = "-o"
     place: str = ""
@@ -67,31 +69,39 @@ _WHERE = """() => {
 
 
 def _report(place: str, before: str = "") -> Picture:
-    return Picture("report JOB/rank0.json.gz --arch h100-sxm", _TRAINING, 800, "--html", place, before)
+    return Picture("report {job}/rank0.json.gz --arch h100-sxm", _TRAINING, 800, "--html", place, before)
 
 
 def _diff(place: str, height: int) -> Picture:
     other = {"recompute": "non_reentrant", "tiny_kernels": 20}
-    command = "diff JOB/rank0.json.gz OTHER/rank0.json.gz --names before,after"
+    command = "diff {job}/rank0.json.gz {other}/rank0.json.gz --names before,after"
     return Picture(command, {}, height, "--html", place, other=other)
 
+
+_ALL = "() => tracelensGraph.timeline.show(tracelensGraph.trace.start[0], 5.4e8)"
 
 _LATE = {
     "ranks": 8, "steps": 8, "late_rank": 5, "late_us": 4000,
     "step_collectives": ("_allgather_base", "allreduce"), "collective_mb": (1, 8, 64),
 }  # fmt: skip
 
+_RESNET = "{examples}/resnet50-v100/workers-0.json.gz"
+
 PICTURES = {
+    "readme": Picture("report {examples}/vit-h100.json.gz", None, 620, place="view=overview"),
+    "tutorial": Picture(
+        "report {examples}/resnet50-v100/workers-0.json.gz", None, 560, place="view=timeline", before=_ALL
+    ),
     "page-overview": _report("view=overview"),
     "page-timeline": _report("view=timeline", _LAUNCHES),
     "page-flame": _report("view=flame"),
     "page-path": _report("view=overview", _WHERE),
     "page-memory": _report("view=memory"),
-    "roofline": Picture("roofline JOB/rank0.json.gz", _TRAINING, 750),
+    "roofline": Picture("roofline {job}/rank0.json.gz", _TRAINING, 750),
     "diff": _diff("view=flame", 480),
     "diff-places": _diff("view=places&place=1", 800),
-    "ranks": Picture("ranks JOB", _LATE, 700, "--html", "view=step&rank=5"),
-    "ranks-waits": Picture("ranks JOB", _LATE, 600, "--html", "view=waits"),
+    "ranks": Picture("ranks {job}", _LATE, 700, "--html", "view=step&rank=5"),
+    "ranks-waits": Picture("ranks {job}", _LATE, 600, "--html", "view=waits"),
 }
 """Name of a picture -> what it shows."""
 
@@ -104,11 +114,12 @@ def main() -> None:
             picture = PICTURES[name]
             job, drawn = Path(folder, name, "job"), Path(folder, f"{name}.html")
             taken = DOCS / "pictures" / f"{name}.png"
-            write(simulate(**picture.job), job, traces_only=True)
             other = job.parent / "other"
-            if picture.other is not None:
-                write(simulate(**picture.other), other, traces_only=True)
-            words = picture.command.replace("JOB", str(job)).replace("OTHER", str(other)).split()
+            for simulated, arguments in ((job, picture.job), (other, picture.other)):
+                if arguments is not None:
+                    write(simulate(**arguments), simulated, traces_only=True)
+            places = {"job": job, "other": other, "examples": CHECKOUT / "examples/traces"}
+            words = [word.format_map(places) for word in picture.command.split()]
             result = CliRunner().invoke(app, [*words, picture.option, str(drawn)], catch_exceptions=False)
             if result.exit_code:
                 raise SystemExit(result.stderr)

@@ -51,8 +51,11 @@ def _page(known: Sequence[Departure], found: Account, filled: int) -> Iterator[s
     shares = (
         (_c(name), f"{count:,}", f"{(n := found.departed[name]):,}", f"{n / count:.1%}" if count else "only here")
         for name, count in sorted(found.cells.items(), key=lambda item: (-found.departed[item[0]], item[0]))
+        if found.departed[name]
     )
     yield from _rows(("table", "cells compared", "departures", "share"), shares)
+    whole = [_c(name) for name in sorted(found.cells) if not found.departed[name]]
+    yield f"\nNo cell departs in {', '.join(whole)}.\n"
     yield (
         "\nA row that only one side has counts as one departure. So does each rate and roof that follows from work\n"
         "which departs: that these follow from ours is computed again in a test of its own.\n\n## What equal means\n\n"

@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import typer
+from library import common, differences, listed, question_of
 from pages import DOCS, publish
+from repeats import Repeats
 
 import tracelens_graph as tlg
 from tracelens_graph import perf, schema
@@ -31,19 +33,19 @@ from tracelens_graph.analyses.diagnosis.finding import TOPICS
 from tracelens_graph.analyses.idle.idle import CAUSE_MEANING
 from tracelens_graph.analyses.places.attribution import LEVELS
 from tracelens_graph.analyses.questions import QUESTIONS
-from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
 from tracelens_graph.analyses.timeline.timeline import ROW_MEANING
 from tracelens_graph.cli.app import app
 from tracelens_graph.cli.model import FORMULAS, description_of, sizes_of
 from tracelens_graph.cli.report import Added
+from tracelens_graph.cypher import library
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.graph import Graph
 from tracelens_graph.graph.node import Node
 from tracelens_graph.loaders.kineto.records import CATEGORIES
 from tracelens_graph.perf.devices import architecture
 from tracelens_graph.perf.registry import sheets
-from tracelens_graph.registry import HOMES, REPORT, schemas
+from tracelens_graph.registry import HOMES, REPORT, THEMES, schemas
 from tracelens_graph.schema import REPAIR_MEANING
 from tracelens_graph.simulate import simulate, write
 from tracelens_graph.tables.table import Column
@@ -76,7 +78,7 @@ def _reference(g: tlg.TraceGraph) -> Iterator[str]:
     yield (
         "An event node stands for one entry of the file's event list; its `uid` is its position there. Kinds of the\n"
         "group *host* and *GPU* make the call forest, those of the group *beside* accompany it. A file's entries that\n"
-        "are no nodes (flow arrows, metadata, spans) are counted by `tracelens-graph info`.\n\n"
+        "are not nodes (flow arrows, metadata, spans) are counted by `tracelens-graph info`.\n\n"
     )
     group = {kind: name for name, kinds in _GROUPS for kind in kinds}
     yield from _rows(
@@ -112,13 +114,15 @@ def _reference(g: tlg.TraceGraph) -> Iterator[str]:
     yield "\n## Edges between event nodes\n\nThe type is the key of the edge in networkx.\n\n"
     yield from _edges(schema.EVENT_EDGES)
 
-    yield "\n## Context and knowledge\n\nNodes that `g.full` adds, with text keys such as `stream:0:7`:\n\n"
+    yield (
+        "\n## Context and knowledge\n\n"
+        "Nodes that `g.full` adds, with text keys such as `stream:0:7`, and edges to and among them;\n"
+        "[what each is](database-schema.md#context-and-knowledge). Kinds:\n"
+    )
     made = set(dict(g.full.nodes(data="kind")).values())
-    kinds = ((_c(name), what) for name, what in schema.CONTEXT_KINDS.items() if name in made)
-    yield from _rows(("kind", "what it is"), kinds)
-    yield "\nEdges to and among them:\n\n"
+    yield ", ".join(_c(name) for name in schema.CONTEXT_KINDS if name in made) + ".\nEdges:\n"
     made = {name for _, _, name in g.full.edges(keys=True)}
-    yield from _edges([edge for edge in schema.CONTEXT_EDGES if edge.name in made])
+    yield ", ".join(_c(edge.name) for edge in schema.CONTEXT_EDGES if edge.name in made) + ".\n"
 
     yield "\n## Repairs\n\nWhat is mended in a broken file, by the name under which it is counted.\n\n"
     yield from _rows(("repair", "meaning"), ((_c(name), what) for name, what in REPAIR_MEANING.items()))
@@ -131,6 +135,18 @@ ROW_MEANINGS = {
     "idle_causes": {cause.name: meaning for cause, meaning in CAUSE_MEANING.items()},
 }
 """Table with fixed rows -> name of a row -> its meaning."""
+
+_QUERIES = """\
+Many tables are *queries*, too: a file of Cypher answers the same question in a database, with the same rows and cells
+(`tracelens-graph db query NAME`, `db.query(NAME)` in Python, or pasted into Neo4j Browser). The tests hold both to each
+other on real traces. What is absent in memory is null there, and only complete traces answer. Columns in memory only
+are what a database does not store, sentences for people, and what a report alone fills in. Parameters of many queries
+and of `ask`, with their defaults:
+
+"""
+
+_OF_TRACELENS = {name for name, home in HOMES.items() if home.module == "compat.ranks.schemas"}
+"""Tables of TraceLens's layout alone; `about` defines their columns."""
 
 _ALIGNED = "from tracelens_graph.analyses.alignment.difference import diff;"
 
@@ -318,7 +334,7 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
     yield (
         "Every analysis gives a `Table`: `table.columns`, `table.records()`, `table.to_pandas()`. Units and\n"
         "definitions travel along in `table.about` and in `DataFrame.attrs`; `table.notes` say what is not in it.\n"
-        "Which calls give DataFrames is in [first-report.md](first-report.md#tables-and-dataframes).\n\n"
+        "Which calls give DataFrames is in [report.md](report.md#tables-and-dataframes).\n\n"
         "*Busy* time is the length of a union of intervals: work that overlaps counts once. Everything else called\n"
         "time is a sum or a statistic of durations. A uid is the position of an event in the file's event list.\n\n"
         "In calls, `g` is what `tlg.load(TRACE)` gives; a window of it (`g.window(step=3)`) does as well, see\n"
@@ -328,9 +344,13 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
         "[jax.md](jax.md). *With* names the option of\n"
         "`tracelens-graph report` that adds a column, in Python a field of `tlg.ReportOptions`.\n\n"
     )
-    # The page of a trace alone has lanes.
-    anchors = {name: name for name in declared if name != "lanes"} | {"perf_sheet": "tables-by-family"}
-    yield from _rows(("table", "says"), ((f"[{name}](#{at})", declared[name].answers) for name, at in anchors.items()))
+    yield _QUERIES + listed(common()) + "\n"
+    questions = {name: home for name, home in HOMES.items() if home.is_question and name in declared}
+    yield "Of a theme:\n\n"
+    for theme, about in THEMES.items():
+        if names := [name for name, home in questions.items() if home.theme == theme]:
+            yield f"* {about}: {', '.join(f'[{name}](#{name})' for name in names)}\n"
+    repeats = Repeats()
     reported = list(report_tables(g, ReportOptions(short_kernels_us=1)))
     by_name = [name for name in REPORT if name not in (*reported, "programs")]
     yield (
@@ -343,12 +363,13 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
     for name in REPORT:
         command = f"tracelens-graph report TRACE --table {name}"
         call = f"tlg.{name}(g)" if name in tlg.__all__ else f'tlg.report_tables(g)["{name}"]'
-        yield from _table(name, declared[name].answers, command, call, declared[name].columns, optional[name])
+        yield from _table(repeats, name, declared[name].answers, command, call, declared[name].columns, optional[name])
         if name in ROW_MEANINGS:
             yield "\nIts rows:\n\n"
             yield from _rows(("row", "meaning"), ((_c(row), what) for row, what in ROW_MEANINGS[name].items()))
     families = ", ".join(map(_c, sheets()))
     yield from _table(
+        repeats,
         "tables by family",
         "What calls of one family of operations should cost and what they reached, nested calls too, so that these\n"
         "tables do not add up. Beside these columns each has `param: ...` for every size. Those there may be: "
@@ -359,9 +380,9 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
     )
     yield "\n## Of other commands and calls\n"
     for name, access in OTHER_TABLES.items():
-        yield from _table(name, declared[name].answers, *access, declared[name].columns)
+        yield from _table(repeats, name, declared[name].answers, *access, declared[name].columns)
         if name == "attribution":
-            yield f"\nLevels: {', '.join(map(_c, LEVELS))}; see [attribution.md](attribution.md).\n"
+            yield f"\nLevels: {', '.join(map(_c, LEVELS))}; see [modules.md](modules.md#by-op-launch-and-kernel).\n"
         if name == "diff_places":
             for column, words in (("reason", Reason), ("proof", Proof)):
                 yield "\n"
@@ -375,18 +396,16 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
         if name not in (*REPORT, *OTHER_TABLES):
             command = f"tracelens-graph ask {name} {'TRACE TRACE' if question.several else 'TRACE'}"
             call = f'tlg.QUESTIONS["{name}"]({"[g, g]" if question.several else "g"})'
-            yield from _table(name, question.answers, command, call, declared[name].columns)
-    yield from _table("classes", "Classes of equal call subtrees with GPU work.", "", "g.classes()", g.classes().about)
+            yield from _table(repeats, name, question.answers, command, call, declared[name].columns)
+    yield from _table(
+        repeats, "classes", "Classes of equal call subtrees with GPU work.", "", "g.classes()", g.classes().about
+    )
     yield (
         "\n## Verdict\n\n"
         "No table, but what a report begins with: `tlg.verdict(g)` gives findings with `topic`, `text`, `evidence`\n"
         "(the numbers behind it), `severity` (`fact`, `minor`, `major`) and `ask_next`.\n\n"
     )
     yield from _rows(("topic", "what it is about"), ((_c(topic), what) for topic, what in TOPICS.items()))
-    yield "\n## Of the inventory\n\nWhat `tracelens-graph info TRACE` prints, part by part"
-    yield " (`from tracelens_graph.analyses.report.inventory import inventory; inventory(g)`).\n"
-    for name, part in inventory(g).items():
-        yield from _table(name, f"{part.title}.", "", "", part.about)
 
 
 def _optional_columns(g: tlg.TraceGraph) -> dict[str, dict[str, str]]:
@@ -404,17 +423,40 @@ def _optional_columns(g: tlg.TraceGraph) -> dict[str, dict[str, str]]:
 
 
 def _table(
-    name: str, meaning: str, command: str, call: str, about: Mapping[str, Column], optional: Mapping[str, str] = {}
+    repeats: Repeats,
+    name: str,
+    meaning: str,
+    command: str,
+    call: str,
+    about: Mapping[str, Column],
+    optional: Mapping[str, str] = {},
 ) -> Iterator[str]:
     """The section on one table: what it says, how to get it, its columns."""
-    yield f"\n### {name}\n\n{meaning}\n\n"
+    query = library().get(name)
+    yield f"\n### {name}\n\n{question_of(query) if query else meaning}\n\n"
     if ways := [f"{kind}: {_c(text)}" for kind, text in (("Command", command), ("Python", call)) if text]:
         yield "\\\n".join(ways) + "\n\n"
-    head, rows = ["column", "unit", "definition"], [[_c(c), a.unit, a.definition] for c, a in about.items()]
+    if query:
+        yield from differences(query, about, common())
+    rows = [(_c(c), a.unit, a.definition) for c, a in about.items() if c not in optional]
+    if name in _OF_TRACELENS:
+        yield f"Columns, as TraceLens has them: {', '.join(row[0] for row in rows)}.\n"
+        return
+    own, elsewhere = repeats.split(name, rows)
+    head = ["column", "unit", "definition"]
     if optional:
         head.append("with")
-        rows = [[*row, _c(optional[c]) if c in optional else ""] for row, c in zip(rows, about, strict=True)]
-    yield from _rows(head, rows)
+        own = [(*row, "") for row in own]
+        own += [(_c(c), a.unit, a.definition, _c(optional[c])) for c, a in about.items() if c in optional]
+    yield from _shown(head, own, elsewhere)
+
+
+def _shown(head: Sequence[str], rows: Sequence[Sequence[str]], elsewhere: str) -> Iterator[str]:
+    """A table, and what is said of its other rows."""
+    if rows:
+        yield from _rows(head, rows)
+    if elsewhere:
+        yield ("\n" if rows else "") + elsewhere
 
 
 def _public(name: str) -> str:
@@ -481,39 +523,41 @@ def _command_line() -> Iterator[str]:
     yield "Exit codes: 0 done, 1 the input or the question is no good (one line on standard error says why), 2 wrong\n"
     yield "usage, 3 a condition of `--fail-if` is met, 130 interrupted. Results go to standard output, progress and\n"
     yield "errors to standard error.\n\n"
-    yield from _options(root)
+    repeats = Repeats()
+    yield from _options(root, repeats)
     yield "\nEvery command also has `--help` or `-h`. `--install-completion` sets up the completion of your shell.\n"
-    yield from _commands(root, "tracelens-graph")
+    yield from _commands(root, "tracelens-graph", repeats)
 
 
-def _commands(group: Any, above: str) -> Iterator[str]:
+def _commands(group: Any, above: str, repeats: Repeats) -> Iterator[str]:
     for name, command in group.commands.items():
         path = f"{above} {name}"
         yield f"\n## {path}\n\n"
         for paragraph in _paragraphs(command.help):
             example = paragraph.removeprefix("Example: ")
             yield f"    {example}\n\n" if example != paragraph else f"{paragraph}\n\n"
-        yield from _options(command)
+        yield from _options(command, repeats, path)
         if hasattr(command, "commands"):
-            yield from _commands(command, path)
+            yield from _commands(command, path, repeats)
         if name == "model":
-            yield from _formulas()
+            yield from _formulas(repeats)
 
 
-def _formulas() -> Iterator[str]:
+def _formulas(repeats: Repeats) -> Iterator[str]:
     """What each formula of `model` is, and its sizes."""
     for name, function in FORMULAS.items():
         formula = getattr(perf, function)
         yield f"\n### model {name}\n\n"
         yield from (f"{paragraph}\n\n" for paragraph in description_of(formula).replace("[", "\\[").split("\n\n"))
-        yield from _rows(("size", "value", "default", "meaning"), _as_code(sizes_of(formula)))
+        sizes, elsewhere = repeats.split(f"model {name}", [*_as_code(sizes_of(formula))])
+        yield from _shown(("size", "value", "default", "meaning"), sizes, elsewhere)
 
 
 def _as_code(sizes: Iterable[tuple[str, str, str, str]]) -> Iterator[tuple[str, str, str, str]]:
     return ((_c(key), _c(form), default, meaning) for key, form, default, meaning in sizes)
 
 
-def _options(command: Any) -> Iterator[str]:
+def _options(command: Any, repeats: Repeats, path: str = "") -> Iterator[str]:
     hints = get_type_hints(command.callback)
     rows = []
     for option in command.params:
@@ -526,7 +570,8 @@ def _options(command: Any) -> Iterator[str]:
             names = ", ".join(map(_c, [*option.opts, *option.secondary_opts])) if option.opts[0][0] == "-" else _c(word)
             value = "" if not word or names == _c(word) else _c(word)
             rows.append((names, value, default, option.help or ""))
-    yield from _rows(("option", "value", "default", "meaning"), rows)
+    own, elsewhere = repeats.split(path, rows)
+    yield from _shown(("option", "value", "default", "meaning"), own, elsewhere)
 
 
 def _word(option: Any, hint: Any) -> str:

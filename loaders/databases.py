@@ -21,12 +21,13 @@ class Database:
 
     Attributes:
         name: name of the file.
+        rank: the rank that is read alone; None for all.
         columns: table -> names of its columns; tables without rows are left out.
     """
 
-    def __init__(self, connection: sqlite3.Connection, name: str) -> None:
+    def __init__(self, connection: sqlite3.Connection, name: str, rank: int | None = None) -> None:
         self.connection = connection
-        self.name = name
+        self.name, self.rank = name, rank
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
         for setting in ("trusted_schema=OFF", "cell_size_check=ON", "temp_store=MEMORY"):
             connection.execute(f"PRAGMA {setting}")

@@ -211,7 +211,7 @@ def _is_odd_profile(head: bytes) -> bool:
 
 
 def _what_protobuf_is(head: bytes) -> str:
-    """XPlane and Perfetto both begin with a message in field 1; what stands in it tells."""
+    """XPlane and Perfetto both begin with a message in field 1; its content decides."""
     first = _message(head, 0)
     if first is not None:
         begin, end = first

@@ -66,7 +66,7 @@ FILES = {"R": ".html", "C": ".json", "G": ".graphml", "S": ".tlg", "J": ".json",
 
 WITH_AN_EXECUTION_TRACE = {"link", "tensor"}
 """Deep pairs are in the tests of linkage."""
-WITHOUT_A_TRACE = {"skill"}
+WITHOUT_A_TRACE = {"skill", "mcp"}
 WITH_A_DATABASE = {
     "check",
     "demo",

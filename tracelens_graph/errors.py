@@ -37,7 +37,7 @@ Exception                         to leave a computation; whoever began it knows
 └── NoShortProgramError           a plan has no short program
 
 BaseException
-└── EndedBySignal                 the process is told to end; nothing but the outermost caller catches it
+└── EndedBySignal                 the process is asked to end; nothing but the outermost caller catches it
 """
 
 from __future__ import annotations
@@ -212,4 +212,4 @@ class NoShortProgramError(Exception):
 
 
 class EndedBySignal(BaseException):
-    """The process is told to end; its number, as `args[0]`. Nothing but the outermost caller catches it."""
+    """The process is asked to end; its number, as `args[0]`. Nothing but the outermost caller catches it."""

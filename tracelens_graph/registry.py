@@ -275,7 +275,7 @@ class Home:
 
     Attributes:
         module: the module below `tracelens_graph`.
-        function: the function in it that computes it; of a table that is no question it may not exist.
+        function: the function in it that computes it; of a table that is not a question it may not exist.
         is_question: whether it can be asked by name.
     """
 

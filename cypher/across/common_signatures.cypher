@@ -13,7 +13,7 @@
 //   input_dims: dims of the inputs, JSON
 //   input_types: types of the inputs, JSON
 //   input_strides: strides of the inputs, JSON
-//   concrete_inputs: values of the inputs that are no tensors, JSON
+//   concrete_inputs: values of the inputs that are not tensors, JSON
 //   count_a: calls in a that led to GPU work
 //   count_b: calls in b that led to GPU work
 //   gpu_time_a_us: sum of the durations of the GPU events that are charged to the calls in a, us

@@ -12,7 +12,7 @@
 //   input_dims: dims of the inputs, JSON
 //   input_types: types of the inputs, JSON
 //   input_strides: strides of the inputs, JSON
-//   concrete_inputs: values of the inputs that are no tensors, JSON
+//   concrete_inputs: values of the inputs that are not tensors, JSON
 //   kernels_a: kernels, copies and fills charged to the calls in a, those with the most time first; short names,
 //     or whole ones where the short names of a and b are the same
 //   kernels_b: the same in b

@@ -1,4 +1,4 @@
-// Kernel replacements: which GPU events of one trace took the place of which of another, and what did it cost?
+// Kernel replacements: which GPU events of one trace replaced those of another, and what did it cost?
 //
 // Of events that belong together by structure those of other names, and those that only one trace has; the largest
 // change first.

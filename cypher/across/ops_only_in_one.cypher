@@ -1,6 +1,6 @@
 // Ops only in one: which ops only one of two traces has, how often, and how long the GPU worked for them.
 //
-// Ops are told apart by their names alone; those with the most GPU time come first.
+// Ops are separated by their names alone; those with the most GPU time come first.
 //
 // Parameters:
 //   a: run/name, name or id of a trace; null for the one that was pushed before b

@@ -18,7 +18,7 @@
 //   input_dims: sizes of the inputs, JSON
 //   input_types: types of the inputs, JSON
 //   input_strides: strides of the inputs, JSON
-//   concrete_inputs: values of the inputs that are no tensors, JSON
+//   concrete_inputs: values of the inputs that are not tensors, JSON
 //   signature: its key
 //   calls: calls with GPU work
 //   gpu_time_us: their GPU time, us

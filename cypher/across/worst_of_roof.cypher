@@ -12,7 +12,7 @@
 //   input_dims: sizes of the inputs, JSON
 //   input_types: types of the inputs, JSON
 //   input_strides: strides of the inputs, JSON
-//   concrete_inputs: values of the inputs that are no tensors, JSON
+//   concrete_inputs: values of the inputs that are not tensors, JSON
 //   signature: its key, by which signature_history is asked for it
 //   traces: number of traces with it
 //   calls: calls in all of them

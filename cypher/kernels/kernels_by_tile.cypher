@@ -1,6 +1,6 @@
 // Tiles of kernels: which tile sizes and element types the matrix kernels were chosen with.
 //
-// Kernels whose names tell a tile or a type; all others are in the percentages' whole only.
+// Kernels whose names give a tile or a type; all others are in the percentages' whole only.
 //
 // Parameters:
 //   trace: run/name, name or id of a trace; null for the one that was pushed last

@@ -12,7 +12,7 @@
 //   Parent cpu_op: op that the kernels are charged to, else the runtime call that launched them
 //   Input dims: sizes of the parent's inputs, one list per argument, JSON
 //   Input strides: strides of the parent's inputs, in elements, JSON
-//   Concrete Inputs: values of the parent's inputs that are no tensors, JSON
+//   Concrete Inputs: values of the parent's inputs that are not tensors, JSON
 //   Kernel name: name of the kernels
 //   Short Kernel duration (µs) sum: sum of their durations, us
 //   Short Kernel count: their number

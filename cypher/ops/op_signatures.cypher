@@ -12,7 +12,7 @@
 //   input_dims: sizes of the inputs, JSON
 //   input_types: types of the inputs, JSON
 //   input_strides: strides of the inputs, JSON
-//   concrete_inputs: values of the inputs that are no tensors, JSON
+//   concrete_inputs: values of the inputs that are not tensors, JSON
 //   calls: number of calls with GPU work
 //   gpu_events: number of their GPU events
 //   gpu_time_us: sum over calls of the time in which their GPU events run, us

@@ -17,7 +17,7 @@
 //   Input Dims: sizes of the inputs, one list per argument, JSON
 //   Input type: types of the inputs, JSON
 //   Input Strides: strides of the inputs, in elements, JSON
-//   Concrete Inputs: values of inputs that are no tensors, JSON
+//   Concrete Inputs: values of inputs that are not tensors, JSON
 //   operation_count: calls
 //   total_direct_kernel_time_mean: mean of the busy time of the GPU events charged to a call, us
 //   total_direct_kernel_time_median: median of the busy time of the GPU events charged to a call, us

@@ -17,7 +17,7 @@
 //   Input Dims: sizes of the inputs, one list per argument, JSON
 //   Input type: types of the inputs, JSON
 //   Input Strides: strides of the inputs, in elements, JSON
-//   Concrete Inputs: values of inputs that are no tensors, JSON
+//   Concrete Inputs: values of inputs that are not tensors, JSON
 //   ex_UID: uid of the first call; of an event that stands for itself, its own
 //   operation_count: calls
 //   total_duration_us: sum of the durations of the calls on the host, us

@@ -90,7 +90,7 @@ class NodeCollector:
         inputs, outputs: arguments.
         more: (place of the node among those read, name, value) of further attributes.
         odd_ids: ids that are no numbers of 62 bits -> their place among these.
-        left_out: why -> number of entries that are no nodes.
+        left_out: why -> number of entries that are not nodes.
         repairs: fault -> number of nodes with it.
         lost_nodes, lost_bytes: what could not be read.
     """

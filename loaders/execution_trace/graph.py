@@ -1,4 +1,4 @@
-"""An execution trace alone as a graph: calls nest as it recorded them, and nothing in it tells a time.
+"""An execution trace alone as a graph: calls nest as it recorded them, and nothing in it has a time.
 
 Starts and durations are places in the one order of all begins and ends (`ExecutionTrace.moments`). From these the call
 forest comes out as the trace has it; they are never shown (`TraceInfo.has_times`).

@@ -64,7 +64,7 @@ _CONTEXT = ("process_name", "process_labels", "thread_name")
 """Names of the metadata events that are kept."""
 
 _FIRST_TIMES = 8
-"""How many starts are kept to tell the earliest: some of them may be damaged."""
+"""How many starts are kept to find the earliest: some of them may be damaged."""
 
 _FEW = 32
 """Events tried together where a whole chunk does not fit: only those with an odd one are taken one by one."""

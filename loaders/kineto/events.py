@@ -90,7 +90,7 @@ def first_ns(out: Collected, start_ns: Ns) -> int | None:
 def without_strays(table: EventTable) -> int:
     """Take events out of a table whose time is far from nearly all others, as damaged digits are; how many.
 
-    Where more than one in a hundred is, another clock told the time, and they stay.
+    Where more than one in a hundred is, they are of another clock, and they stay.
     """
     start = table.columns["start_ns"]
     if not len(start) or int(start.max()) - int(start.min()) <= MOST_APART_NS:

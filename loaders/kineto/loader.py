@@ -175,7 +175,7 @@ def _may_fork(source: Source, total: int) -> bool:
 
 
 _Half = tuple[Collected, dict[str, Any], dict[str, int], int, set[str]]
-"""What the second process tells: its events, the keys behind them, their faults, and what is wrong with the file."""
+"""What the second process sends: its events, the keys behind them, their faults, and what is wrong with the file."""
 
 
 class _Helper:

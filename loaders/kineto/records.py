@@ -73,7 +73,7 @@ Categories that are not listed, and events of family `other`, are counted and le
 
 
 NO_NUMBER = float("nan")
-"""Default of times: tells an absent value from zero."""
+"""Default of times: separates an absent value from zero."""
 
 NO_BYTES = -(2**63)
 """Default of sizes, which may be negative but never this."""
@@ -191,7 +191,7 @@ class CollectiveEvent(Struct, gc=False):
 
 
 class Head(Struct, gc=False):
-    """When an entry that is no node begins, and whether viewers draw it."""
+    """When an entry that is not a node begins, and whether viewers draw it."""
 
     ph: str = "X"
     ts: Raw = Raw()

@@ -24,7 +24,7 @@ _SEPARATOR = re.compile(rb'\}[\s,]*+\{\s*+"[A-Za-z]')
 _FIRST_KEY = rb'(\{)\s*+"(?:%s)"\s*+:' % "|".join(sorted(EVENT_KEYS)).encode()
 _EVENT_START = re.compile(_FIRST_KEY)
 _SEPARATED_START = re.compile(rb"\}[\s,]*+" + _FIRST_KEY)
-# An element of the list that is no object.
+# An element of the list that is not an object.
 _OTHER_ELEMENT = re.compile(
     rb'(?:true|false|null|-?\d[\d.eE+-]*+|%s|\[[^\[\]{}"]*+\])(?=\s*+[,\]])' % QUOTED.encode(), re.DOTALL
 )
@@ -65,7 +65,7 @@ class Repaired:
         pieces: events kept and lost.
         counts: kind of repair -> number of events it was applied to.
         lost_events: events that could not be read, as many as what is left of them shows.
-        lost_bytes: bytes of them, and of text between events that is no event.
+        lost_bytes: bytes of them, and of text between events that is not an event.
         doubtful_from: position from which on all may be too small, because more events may be lost before it than
             were counted; None where no text was unreadable.
         tail: what stands behind the `]` that ends the list; None if the list does not end here.
@@ -276,7 +276,7 @@ class _Stretch:
             self._doubt()
 
     def _lose(self, begin: int, end: int, others: int, closed: bool) -> None:
-        """Count what stands between two kept events: `others` elements that are no events, or unreadable text."""
+        """Count what stands between two kept events: `others` elements that are not events, or unreadable text."""
         text = self._text[begin:end].strip(b" \t\r\n,")
         events = others or _count_of_events(text)
         if not events:

@@ -21,7 +21,7 @@ _PRODUCT_EXACT_BELOW_US = 2.0**42
 _PACK = msgspec.msgpack.Encoder().encode
 _PACKED = np.dtype([("head", "u1"), ("value", ">f8")])
 UNREADABLE_NS = -(2**63)
-"""Stands for a time that is no number, or out of range."""
+"""Stands for a time that is not a number, or out of range."""
 
 EARLIEST_NS, LATEST_NS = -(2**59), 3 * 2**60
 """Times lie between these (LATEST_NS is in 2079): so twice what lies between two of them, and a duration more, is below

@@ -7,6 +7,7 @@ Reference" in the User Guide of Nsight Systems, and the ENUM tables of exported 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from itertools import chain
@@ -19,7 +20,7 @@ from tracelens_graph.frameworks import NSYS
 from tracelens_graph.loaders.databases import Database, case, event_rows, time_in
 from tracelens_graph.loaders.nsys import samples
 from tracelens_graph.loaders.ranges import NO_END, range_event
-from tracelens_graph.loaders.translated import trace_text
+from tracelens_graph.loaders.translated import APART, ranks_of, timed, trace_text
 
 _MEMORY = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed", 5: "Device Static", 6: "Managed Static"}
 _COPIES = {
@@ -110,11 +111,10 @@ _TABLES = (
     ),
 )  # fmt: skip
 _RANGES = "NVTX_EVENTS"
+_HOST_TABLES = [table.name for table in _TABLES if table.is_host]
 _GPU_TABLES = [f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET")]
 _COLUMN = re.compile(r"\b(?:[a-z]+[A-Z][A-Za-z]*|bytes)\b")
 _PROCESS = "globalPid >> 24 & 0xFFFFFF"
-_APART = 10**10
-"""More than any number of a launch, which has 32 bits."""
 _VERSION = re.compile(r"_v[0-9]+$")
 """End of the name of a call: the version of its interface."""
 _DEVICE = {
@@ -155,10 +155,24 @@ def contents(database: Database) -> tuple[dict[str, Any], Iterator[tuple[Rows | 
             f"{database.name}: is a report of Nsight Systems without kernels, calls and ranges; record it with"
             " nsys profile --trace=cuda,nvtx"
         )
-    ranks = _ranks(database)
+    ranks = ranks_in(database)
     _check_kernels(database, ranks)
     _make_texts(database)
-    return _beside(database), _parts(database, ranks)
+    beside, alone = _beside(database), ""
+    if database.rank is not None:  # rows of its process are read as those of a report that holds no other
+        (process,) = (process for process, rank in ranks.items() if rank == database.rank)
+        alone, ranks = f" WHERE {{}} >> 24 & 0xFFFFFF = {process}", {}
+        # Ranks of one recording are of one machine, and have one clock.
+        beside |= {"distributedInfo": {"rank": database.rank}, "host_name": os.path.realpath(database.name)}
+    return beside, _parts(database, ranks, alone)
+
+
+def nowhere(database: Database) -> int:
+    """How many calls and ranges are of processes that used no GPU, where several did."""
+    known = ", ".join(map(str, ranks_in(database)))
+    tables = [table for table in (_RANGES, *_HOST_TABLES) if database.has(table, "globalTid")]
+    found = (f"SELECT COUNT(*) FROM {one} WHERE globalTid >> 24 & 0xFFFFFF NOT IN ({known})" for one in tables)
+    return sum(next(database.rows(one))[0] for one in found)
 
 
 def _check_kernels(database: Database, ranks: dict[int, int]) -> None:
@@ -175,7 +189,7 @@ def _check_kernels(database: Database, ranks: dict[int, int]) -> None:
 
 
 def _lacking(database: Database, table: _Table, ranks: dict[int, int]) -> list[str]:
-    """Columns without which the rows of a table are no events."""
+    """Columns without which the rows of a table are not events."""
     needed = (
         ["start", "end", "globalTid"] if table.is_host else ["start", "end", "streamId", *["globalPid"] * bool(ranks)]
     )
@@ -199,16 +213,14 @@ def _make_texts(database: Database) -> None:
             run.execute(f"INSERT OR IGNORE INTO contexts {found}")
 
 
-def _ranks(database: Database) -> dict[int, int]:
+def ranks_in(database: Database) -> dict[int, int]:
     """Process -> rank, of processes that used a GPU; empty where there is one only."""
-    first: dict[int, tuple[int, int]] = {}
-    for table in _GPU_TABLES:
-        if database.has(table, "globalPid", "deviceId"):
-            rows = database.rows(f"SELECT globalPid >> 24 & 0xFFFFFF, MIN(deviceId) FROM {table} GROUP BY 1")
-            for process, device in rows:
-                first[process] = min(first.get(process, (device, process)), (device, process))
-    in_order = sorted(first, key=first.__getitem__) if len(first) > 1 else ()
-    return {process: rank for rank, process in enumerate(in_order)}
+    tables = [table for table in _GPU_TABLES if database.has(table, "globalPid", "deviceId")]
+    return ranks_of(
+        (process, device)
+        for table in tables
+        for process, device in database.rows(f"SELECT {_PROCESS}, MIN(deviceId) FROM {table} GROUP BY 1")
+    )
 
 
 def _beside(database: Database) -> dict[str, Any]:
@@ -229,7 +241,8 @@ def _beside(database: Database) -> dict[str, Any]:
     return beside
 
 
-def _parts(database: Database, ranks: dict[int, int]) -> Iterator[tuple[Rows | None, Iterator[str]]]:
+def _parts(database: Database, ranks: dict[int, int], alone: str) -> Iterator[tuple[Rows | None, Iterator[str]]]:
+    """The events; `alone` is SQL behind the name of a table that chooses rows, by the column of their process."""
     for table in _TABLES:
         if table.name in database.columns and _lacking(database, table, ranks):
             # Each of them counts as lost.
@@ -237,22 +250,23 @@ def _parts(database: Database, ranks: dict[int, int]) -> Iterator[tuple[Rows | N
             yield None, database.texts(f"SELECT '{event}' FROM {table.name}")
         elif table.name in database.columns:
             rows = _rows(table, database.columns[table.name], ranks)
+            rows = rows._replace(source=f"{table.name}{alone.format('globalTid' if table.is_host else 'globalPid')}")
             name = _text(rows.name) if rows.name.isidentifier() else rows.name
             yield rows, database.texts(event_rows(**rows._replace(name=name)._asdict()))
-    yield None, _others(database, ranks)
+    yield None, _others(database, ranks, alone)
 
 
-def _others(database: Database, ranks: dict[int, int]) -> Iterator[str]:
+def _others(database: Database, ranks: dict[int, int], alone: str) -> Iterator[str]:
+    of_thread, of_process = alone.format("globalTid"), alone.format("globalPid")
     held: dict[int, list[int]] = {}
     if database.has(_RANGES, "start", "end", "globalTid"):
-        yield from (_text_of(event, ranks) for event in _ranges(database, held))
+        yield from (_text_of(event, ranks) for event in _ranges(database, of_thread, held))
     if samples.has_stacks(database):
-        calls = [
-            table.name for table in _TABLES if table.is_host and database.has(table.name, "start", "end", "globalTid")
-        ]
-        yield from (_text_of(event, ranks) for event in samples.functions(database, calls, held))
-    yield from (_text_of(event, {}) for event in samples.counters(database, _correlation(_PROCESS, ranks)))
-    yield from _names(database)
+        calls = [table for table in _HOST_TABLES if database.has(table, "start", "end", "globalTid")]
+        yield from (_text_of(event, ranks) for event in samples.functions(database, of_thread, calls, held))
+    correlation = _correlation(_PROCESS, ranks)
+    yield from (_text_of(event, {}) for event in samples.counters(database, of_process, correlation))
+    yield from _names(database, alone)
 
 
 def _text_of(event: dict[str, Any], ranks: dict[int, int]) -> str:
@@ -262,13 +276,12 @@ def _text_of(event: dict[str, Any], ranks: dict[int, int]) -> str:
         event |= {"pid": thread >> 24 & 0xFFFFFF, "tid": thread & 0xFFFFFF}
     if ranks:
         event["args"]["rank"] = ranks.get(event.get("pid", -1))
-    event |= {"ph": "X", "ts": start / 1000, "dur": (end - start) / 1000}
-    return msgspec.json.encode(event).decode()
+    return msgspec.json.encode(event | timed(start, end)).decode()
 
 
 def _correlation(process: str, ranks: dict[int, int]) -> str:
     """SQL for the number of a launch; each process counts its own by itself: kept apart as TraceFuse does."""
-    return f"correlationId + {_APART} * {case(process, ranks, str(len(ranks)))}" if ranks else "correlationId"
+    return f"correlationId + {APART} * {case(process, ranks, str(len(ranks)))}" if ranks else "correlationId"
 
 
 def _rows(table: _Table, columns: set[str], ranks: dict[int, int]) -> Rows:
@@ -291,14 +304,14 @@ def _rows(table: _Table, columns: set[str], ranks: dict[int, int]) -> Rows:
     )  # fmt: skip
 
 
-def _ranges(database: Database, held: dict[int, list[int]]) -> Iterator[dict[str, Any]]:
-    """The ranges; `held` gets the begin and the end of ops and modules by thread."""
+def _ranges(database: Database, which: str, held: dict[int, list[int]]) -> Iterator[dict[str, Any]]:
+    """The ranges that SQL chooses; `held` gets the begin and the end of ops and modules by thread."""
     columns = database.columns[_RANGES]
     texts = [column if column == "text" else _text(column) for column in ("text", "textId") if column in columns]
     begin = time_in("start")
     rows = database.rows(
         f'SELECT CAST({begin} AS INTEGER), CAST("end" AS INTEGER), globalTid, COALESCE({", ".join(texts)}, NULL) '
-        f"FROM {_RANGES}"
+        f"FROM {_RANGES}{which}"
     )
     for start, end, thread, text in rows:
         event = range_event(text)
@@ -312,14 +325,14 @@ def _ranges(database: Database, held: dict[int, list[int]]) -> Iterator[dict[str
         yield event | {"start": start, "end": end, "globalTid": thread}
 
 
-def _names(database: Database) -> Iterator[str]:
+def _names(database: Database, alone: str) -> Iterator[str]:
     """Names of processes and threads."""
-    for table, needed, what, pid, tid, name in (
-        ("PROCESSES", "pid", "process_name", "pid", "0", "name"),
-        ("ThreadNames", "nameId", "thread_name", "globalTid >> 24 & 0xFFFFFF", "globalTid & 0xFFFFFF", _text("nameId")),
+    for table, needed, what, thread, name in (
+        ("PROCESSES", "pid", "process_name", "(pid << 24)", "name"),
+        ("ThreadNames", "nameId", "thread_name", "globalTid", _text("nameId")),
     ):
         if database.has(table, needed):
             yield from database.texts(
-                f"SELECT json_object('ph', 'M', 'name', '{what}', 'pid', {pid}, 'tid', {tid}, "
-                f"'args', json_object('name', {name})) FROM {table}"
+                f"SELECT json_object('ph', 'M', 'name', '{what}', 'pid', {thread} >> 24 & 0xFFFFFF, 'tid', "
+                f"{thread} & 0xFFFFFF, 'args', json_object('name', {name})) FROM {table}{alone.format(thread)}"
             )

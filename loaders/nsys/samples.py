@@ -26,7 +26,9 @@ def has_stacks(database: Database) -> bool:
     return database.has(_SAMPLES, "id", "start", "globalTid") and database.has(_STACKS, "id", "symbol", "stackDepth")
 
 
-def functions(database: Database, calls: Sequence[str], held: Mapping[int, list[int]]) -> Iterator[dict[str, Any]]:
+def functions(
+    database: Database, which: str, calls: Sequence[str], held: Mapping[int, list[int]]
+) -> Iterator[dict[str, Any]]:
     """Functions in which threads were found, as events that have no process and thread yet but `globalTid`.
 
     A sample stands for the time that is nearer to it than to others, for two periods at most. Equal frames of samples
@@ -34,11 +36,12 @@ def functions(database: Database, calls: Sequence[str], held: Mapping[int, list[
 
     Args:
         database: the report.
+        which: SQL that chooses samples.
         calls: tables of calls.
         held: global id of a thread -> begins and ends, in turn, of ranges during which it is known what it did.
     """
     stacks = _stacks(database)
-    for (thread,) in database.connection.execute(f"SELECT DISTINCT globalTid FROM {_SAMPLES}").fetchall():
+    for (thread,) in database.connection.execute(f"SELECT DISTINCT globalTid FROM {_SAMPLES}{which}").fetchall():
         own = database.array(f"SELECT start, id FROM {_SAMPLES} WHERE globalTid = {int(thread)} ORDER BY start")
         known = [np.array(held.get(thread, ()), np.int64).reshape(-1, 2)]
         for table in calls:
@@ -99,13 +102,14 @@ def _frames(low: list[int], high: list[int], stacks: list[tuple[str, ...]]) -> I
         end = until
 
 
-def counters(database: Database, correlation: str) -> Iterator[dict[str, Any]]:
+def counters(database: Database, which: str, correlation: str) -> Iterator[dict[str, Any]]:
     """Means of the metrics of a GPU over the samples while each kernel ran, of kernels with a sample.
 
     They are events as Kineto wrote those of CUPTI's range profiler: `cuda_profiler_range`, a metric per argument.
 
     Args:
         database: the report.
+        which: SQL that chooses kernels.
         correlation: SQL for the number of a kernel's launch.
     """
     kernels = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -116,7 +120,7 @@ def counters(database: Database, correlation: str) -> Iterator[dict[str, Any]]:
     names: dict[int, str] = {}
     if database.has(_METRIC_NAMES, "metricId", "metricName"):
         names = dict(database.rows(f"SELECT metricId, metricName FROM {_METRIC_NAMES}"))
-    work = database.array(f'SELECT deviceId, start, "end", shortName, {correlation} FROM {kernels}')
+    work = database.array(f'SELECT deviceId, start, "end", shortName, {correlation} FROM {kernels}{which}')
     metrics = database.array(f"SELECT typeId & 0xFF, metricId, timestamp, rowid FROM {_METRICS} ORDER BY timestamp")
     value = dict(database.rows(f"SELECT rowid, value FROM {_METRICS}"))
     texts = dict(database.rows("SELECT id, value FROM temp.texts"))

@@ -16,7 +16,7 @@ from tracelens_graph.errors import TraceError
 from tracelens_graph.frameworks import ROCPROF
 from tracelens_graph.loaders.ranges import range_event
 from tracelens_graph.loaders.rocprof.names import is_range
-from tracelens_graph.loaders.translated import trace_text
+from tracelens_graph.loaders.translated import APART, ranks_of, timed, trace_text
 
 _CALLS = ("hip_api", "hsa_api", "rccl_api", "marker_api")
 
@@ -130,18 +130,36 @@ def translated(data: bytes, name: str) -> Iterator[bytes]:
     ]
     beside = {"schemaVersion": 1, "profiler": ROCPROF.profiler, "deviceProperties": devices}
     encode = msgspec.json.Encoder().encode
-    return trace_text(beside, (encode(event).decode() for process in processes for event in _events(process)))
+    ranks = ranks_of((at, device) for at, process in enumerate(processes) for device in _used(process))
+    events = (event for at, process in enumerate(processes) for event in _events(process, ranks.get(at)))
+    return trace_text(beside, (encode(event).decode() for event in events))
 
 
 def _gpus(process: _Process) -> list[_Agent]:
     return [agent for agent in process.agents if agent.type == _GPU]
 
 
-def _events(process: _Process) -> Iterator[dict[str, Any]]:
-    devices = {agent.id.handle: at for at, agent in enumerate(_gpus(process))}
+def _devices(process: _Process) -> dict[int, int]:
+    """Handle of each GPU -> its number."""
+    return {agent.id.handle: at for at, agent in enumerate(_gpus(process))}
+
+
+def _used(process: _Process) -> set[int]:
+    """The GPUs for which a process had work."""
+    devices, records = _devices(process), process.buffer_records
+    handles = {record.dispatch_info.agent_id.handle for record in records.get("kernel_dispatch", ())}
+    for record in records.get("memory_copy", ()):
+        handles |= {record.dst_agent_id.handle, record.src_agent_id.handle}
+    return {devices[handle] for handle in handles if handle in devices}
+
+
+def _events(process: _Process, rank: int | None) -> Iterator[dict[str, Any]]:
+    """The events of a process; of one of several that used a GPU with its rank."""
+    devices = _devices(process)
     kernels = {symbol.kernel_id: symbol.formatted_kernel_name for symbol in process.kernel_symbols}
     messages = {text.key: text.value for text in process.strings.marker_api}
     kinds = process.strings.buffer_records
+    of_rank = {} if rank is None else {"rank": rank}
 
     def called(record: _Record) -> str:
         """Name of an operation."""
@@ -151,13 +169,10 @@ def _events(process: _Process) -> Iterator[dict[str, Any]]:
         )
 
     def event(record: _Record, category: str, name: str, pid: int, tid: int, **args: Any) -> dict[str, Any]:
-        args["correlation"] = record.correlation_id.internal or None
-        return {
-            "ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid,
-            # An event without a time counts as lost.
-            "ts": record.start_timestamp / 1000 if record.start_timestamp >= 0 else None,
-            "dur": (record.end_timestamp - record.start_timestamp) / 1000, "args": args,
-        }  # fmt: skip
+        args["correlation"] = record.correlation_id.internal + APART * (rank or 0) or None
+        args |= of_rank
+        place = {"cat": category, "name": name, "pid": pid, "tid": tid, "args": args}
+        return timed(record.start_timestamp, record.end_timestamp) | place
 
     records = process.buffer_records
     for record in records.get("kernel_dispatch", ()):
@@ -181,6 +196,6 @@ def _events(process: _Process) -> Iterator[dict[str, Any]]:
             marked = range_event(messages.get(record.correlation_id.internal) or called(record))
             if marked and record.end_timestamp > record.start_timestamp:  # else it marks a moment
                 one = event(record, marked["cat"], marked["name"], pid, record.thread_id)
-                yield one | {"args": marked["args"]}
+                yield one | {"args": marked["args"] | of_rank}
         else:
             yield event(record, "hip_runtime", called(record), pid, record.thread_id)

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
 from tracelens_graph.frameworks import ROCPROF
-from tracelens_graph.loaders.databases import Database, event_rows, quoted
+from tracelens_graph.loaders.databases import Database, case, event_rows, quoted
 from tracelens_graph.loaders.ranges import range_event
 from tracelens_graph.loaders.rocprof.names import COPY_NAME, is_range
-from tracelens_graph.loaders.translated import trace_text
+from tracelens_graph.loaders.translated import APART, ranks_of, timed, trace_text
 
 _TABLE = re.compile(r"rocpd_(?:region|kernel_dispatch|memory_copy)(?P<end>_?[0-9A-Za-z_]*)")
 
@@ -28,7 +29,11 @@ def is_report(database: Database) -> bool:
 
 def translated(database: Database) -> Iterator[bytes]:
     """The text of the trace that says what a database says."""
-    events = (event for end in _sets(database) for event in _Set(database, end).events())
+    sets = [_Set(database, end) for end in _sets(database)]
+    ranks = ranks_of(((one.end, pid), device) for one in sets for pid, device in one.users())
+    events = (
+        event for one in sets for event in one.events({pid: ranks[end, pid] for end, pid in ranks if end == one.end})
+    )
     return trace_text({"schemaVersion": 1, "profiler": ROCPROF.profiler}, events)
 
 
@@ -42,10 +47,23 @@ class _Set:
     """The tables of one process or node; methods give SQL."""
 
     def __init__(self, database: Database, end: str) -> None:
-        self._database, self._end = database, end
+        self._database, self.end = database, end
+        self._ranks: dict[int, int] = {}
 
-    def events(self) -> Iterator[str]:
-        """The events in the tables, as JSON."""
+    def users(self) -> Iterator[tuple[int, int]]:
+        """Processes, and the first agent that each used; ids of rows."""
+        for name in ("kernel_dispatch", "memory_copy"):
+            agent = self._place(name, "agent_id" if name == "kernel_dispatch" else "dst_agent_id")
+            if self._has(name) and (process := self._place(name, "pid")) != "NULL":
+                yield from self._database.rows(f"SELECT {process}, MIN({agent}) FROM {self._table(name)} GROUP BY 1")
+
+    def events(self, ranks: dict[int, int]) -> Iterator[str]:
+        """The events in the tables, as JSON.
+
+        Args:
+            ranks: process, as in `users`, -> its rank; empty where there is one only.
+        """
+        self._ranks = ranks
         kernels, copies, regions = ("kernel_dispatch", "memory_copy", "region")
         if self._has_times(kernels):
             sizes = ", ".join(f"grid_size_{axis} / MAX(workgroup_size_{axis}, 1)" for axis in "xyz")
@@ -66,7 +84,9 @@ class _Set:
         device = f"COALESCE({self._looked_up('info_agent', 'type_index', agent)}, {agent}, -1)"
         stream = f"COALESCE({self._place(name, 'stream_id')}, {self._place(name, 'queue_id')}, -1)"
         start, end = self._times(name)
-        arguments |= {"device": device, "stream": stream, "correlation": self._stack()}
+        arguments |= {"device": device, "stream": stream, "correlation": self._stack(name)}
+        if self._ranks:
+            arguments["rank"] = case(self._place(name, "pid"), self._ranks, "NULL")
         return self._database.texts(
             event_rows(
                 self._table(name), category=category, name=called, pid=device, tid=stream, arguments=arguments,
@@ -82,20 +102,20 @@ class _Set:
             self._numbered("info_process", "pid", self._place(name, "pid")),
             self._numbered("info_thread", "tid", self._place(name, "tid")),
             *self._times(name), self._looked_up("string", "string", "name_id"), self._looked_up(*of_event), message,
-            self._stack(),
+            self._stack(name), self._place(name, "pid"),
         )  # fmt: skip
         rows = self._database.rows(f"SELECT {', '.join(columns)} FROM {self._table(name)}")
-        for pid, tid, start, end, called, kind, said, correlation in rows:
-            call = {"cat": "hip_runtime", "name": called or "", "args": {"correlation": correlation}}
+        for pid, tid, start, end, called, kind, said, correlation, process in rows:
+            call: dict[str, Any] = {"cat": "hip_runtime", "name": called or "", "args": {"correlation": correlation}}
             if event := range_event(said or called) if is_range(kind or "") else call:
-                event |= {"ph": "X", "pid": pid, "tid": tid, "ts": start / 1000, "dur": (end - start) / 1000}
-                yield msgspec.json.encode(event).decode()
+                args = event["args"] | ({"rank": self._ranks.get(process)} if self._ranks else {})
+                yield msgspec.json.encode(event | timed(start, end) | {"pid": pid, "tid": tid, "args": args}).decode()
 
     def _table(self, name: str) -> str:
-        return quoted(f"rocpd_{name}{self._end}")
+        return quoted(f"rocpd_{name}{self.end}")
 
     def _has(self, name: str, *columns: str) -> bool:
-        return self._database.has(f"rocpd_{name}{self._end}", *columns)
+        return self._database.has(f"rocpd_{name}{self.end}", *columns)
 
     def _looked_up(self, name: str, column: str, key: str) -> str:
         """A column of the row with an id; NULL where there is no such table."""
@@ -119,6 +139,7 @@ class _Set:
             return f"{self._table(name)}.{column}"
         return self._looked_up("track", column, "track_id") if self._has(name, "track_id") else "NULL"
 
-    def _stack(self) -> str:
-        """What a call and the work that it launched have in common."""
-        return f"NULLIF({self._looked_up('event', 'stack_id', 'event_id')}, 0)"
+    def _stack(self, name: str) -> str:
+        """What a call and the work that it launched have in common; kept apart for each rank."""
+        stack = f"NULLIF({self._looked_up('event', 'stack_id', 'event_id')}, 0)"
+        return f"{stack} + {APART} * {case(self._place(name, 'pid'), self._ranks, '0')}" if self._ranks else stack

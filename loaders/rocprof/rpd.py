@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import msgspec
 
 from tracelens_graph.frameworks import ROCPROF
-from tracelens_graph.loaders.databases import Database, event_rows
+from tracelens_graph.loaders.databases import Database, case, event_rows
 from tracelens_graph.loaders.ranges import range_event
-from tracelens_graph.loaders.translated import trace_text
+from tracelens_graph.loaders.translated import ranks_of, timed, trace_text
 
 _MARKER = "UserMarker"
 
@@ -47,8 +47,15 @@ def _events(database: Database) -> Iterator[str]:
     if database.has("rocpd_api_ops", "api_id", "op_id"):
         run.execute("INSERT OR IGNORE INTO launched SELECT op_id, api_id FROM rocpd_api_ops")
     call = "(SELECT call FROM temp.launched WHERE op = rocpd_op.id)"
+    process = f"(SELECT pid FROM rocpd_api WHERE id = {call})"
+    ranks: dict[int, int] = {}
+    if database.has("rocpd_api", "pid") and database.has("rocpd_op", "gpuId"):
+        used = database.rows(f"SELECT {process}, MIN(gpuId) FROM rocpd_op GROUP BY 1")
+        ranks = ranks_of((pid, device) for pid, device in used if pid is not None)
+    rank = {"rank": case(process, ranks, "NULL")} if ranks else {}
+    rank_of_call = {"rank": case("pid", ranks, "NULL")} if ranks else {}
     if database.has("rocpd_op", "gpuId", "queueId", "start", "end", "description_id", "opType_id"):
-        arguments = {"device": "gpuId", "stream": "queueId", "correlation": call}
+        arguments = {"device": "gpuId", "stream": "queueId", "correlation": call, **rank}
         if database.has("rocpd_copyapi", "api_ptr_id", "size"):
             arguments["bytes"] = f"(SELECT size FROM rocpd_copyapi WHERE api_ptr_id = {call})"
         name = f"COALESCE(NULLIF({_text('description_id')}, ''), {_TYPE})"
@@ -64,7 +71,7 @@ def _events(database: Database) -> Iterator[str]:
                 name=name,
                 pid="pid",
                 tid="tid",
-                arguments={"correlation": "id"},
+                arguments={"correlation": "id", **rank_of_call},
             )
             + f" WHERE {name} <> '{_MARKER}'"
         )
@@ -74,5 +81,5 @@ def _events(database: Database) -> Iterator[str]:
         )
         for pid, tid, start, end, text in rows:
             if event := range_event(text):
-                event |= {"ph": "X", "pid": pid, "tid": tid, "ts": start / 1000, "dur": (end - start) / 1000}
-                yield msgspec.json.encode(event).decode()
+                args = event["args"] | ({"rank": ranks.get(pid)} if ranks else {})
+                yield msgspec.json.encode(event | timed(start, end) | {"pid": pid, "tid": tid, "args": args}).decode()

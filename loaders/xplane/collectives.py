@@ -1,4 +1,4 @@
-"""Arguments of collectives, which PyTorch's profiler records and XLA's programs tell.
+"""Arguments of collectives, which PyTorch's profiler records and XLA's programs hold.
 
 A collective has a number in its group that is the same on all devices of a file: its instruction, how many times that
 ran before, and where executions are numbered, which of them it was. Groups that hold devices of other hosts are given

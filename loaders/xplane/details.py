@@ -70,7 +70,7 @@ class XplaneDetails(Details):
         self._runs = np.array(index.first, np.int64)
 
     def texts(self, blocks: Iterable[int]) -> Iterator[bytes]:
-        """The JSON text `[event, ...]` of each of the blocks; null for what is no node."""
+        """The JSON text `[event, ...]` of each of the blocks; null for what is not a node."""
         with opened_bytes(self._source) as data:
             for block in blocks:
                 begin, count = int(self.first[block]), int(self.count[block])
@@ -152,7 +152,7 @@ class XplaneDetails(Details):
 
 
 def _name(kind: Kind, name: str) -> str:
-    """The name that tells PyTorch's traces, and who reads them, the kind of an event."""
+    """The name that PyTorch's traces, and their readers, use for the kind of an event."""
     if kind is Kind.Module:
         return f"nn.Module: {name}"
     return f"ProfilerStep#{name.rpartition('#')[2]}" if kind is Kind.Step else name

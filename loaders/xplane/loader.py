@@ -60,7 +60,7 @@ def load_xplane(source: Source, progress: Callable[[int, int], None] | None = No
         table.info.planes = [_shown(plane.name) for plane in found]
     if known.odd:
         table.info.repairs[
-            f"instructions that their program tells nothing sound of, such as {_shown(known.odd[0])}"
+            f"instructions about which their program says nothing sound, such as {_shown(known.odd[0])}"
         ] = len(known.odd)
     named = len(table.info.processes) + len(table.info.threads)
     table.info.events += int(len(table.columns["kind"]) - len(events)) + named

@@ -113,7 +113,7 @@ def _ranges_around(events: Events, launches: Rows, wanted: np.ndarray) -> np.nda
 
 
 def _number(events: Events, thread: int) -> str:
-    """The digits at the end of the name of a thread, which tell it on all of its lines."""
+    """The digits at the end of the name of a thread, which identify it on all of its lines."""
     name = str(events.threads[thread][1])
     return name[len(name.rstrip("0123456789")) :]
 

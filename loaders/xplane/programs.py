@@ -95,7 +95,7 @@ class Programs:
 
     @contextmanager
     def damage_counted(self, number: int, name: str) -> Iterator[None]:
-        """Let no instruction end the reading of a profile: one that is damaged tells nothing, and is counted.
+        """Let no instruction end the reading of a profile: one that is damaged is skipped and counted.
 
         Args:
             number, name: of the program and the instruction that the block asks for.

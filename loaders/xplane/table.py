@@ -84,13 +84,13 @@ _SIZE = re.compile(r"(?:^|\s)(?:size|num_bytes):(\d{1,18})(?:\s|$)")
 
 
 def bytes_in(details: str) -> int | None:
-    """The size in the details of a copy or fill (`kind:Unknown size:655360 dest:2 async:1`); None if it tells none."""
+    """The size in the details of a copy or fill (`kind:Unknown size:655360 dest:2 async:1`); None if it has none."""
     found = _SIZE.search(details)
     return int(found[1]) if found else None
 
 
 _NEVER = ("external_id", "sequence", "forward_thread")
-"""What a profile never tells."""
+"""What a profile never holds."""
 
 _KNOWN = ("parent", "last", "depth", "owner", "owner_rule", "uid", "device", "stream")
 """What the graph has from other columns."""
@@ -283,7 +283,7 @@ def _gpu_kinds(events: Events, gpu: Rows) -> Codes:
 
 
 def _per_name(events: Events, rows: Rows, kind: Callable[[str], Kind]) -> Codes:
-    """The kind of each of some events, told once per name."""
+    """The kind of each of some events, found once per name."""
     kinds = np.zeros(len(events.names), np.uint8)
     for code in distinct(events.name[rows])[0].tolist():
         kinds[code] = kind(events.names[code])

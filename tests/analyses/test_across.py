@@ -353,14 +353,14 @@ def test_the_late_rank_is_named(seed: int) -> None:
     table = overview(found[::-1], lateness_of(found[::-1]))
     assert list(table["rank"]) == [0, 1]
     assert list(table["kind"]) == ["comm.late_rank", "host.dataloader"]
-    assert table.notes[1].startswith(f"late: rank {late}, by ")
+    assert table.notes[1].startswith(f"comes last: rank {late}, by ")
 
 
 def test_a_slow_network_makes_no_rank_late() -> None:
     found = lines(problem="exposed_communication")
     assert late_trace(found, lateness_of(found)) is None
     kinds, late = overview(found, lateness_of(found)).notes
-    assert kinds == "all are comm.exposed: communication with no computation beside it"
+    assert kinds == "all are comm.exposed: communication that no computation overlaps"
     assert late.startswith("no rank is late: ")
 
 

@@ -88,7 +88,7 @@ def test_own_time_and_total() -> None:
     assert figures(core) == {
         "ProfilerStep*": [1, 90, 100], "aten::mul": [1, 30, 30], "aten::to": [1, 6, 10], "cudaLaunchKernel": [1, 4, 4],
     }  # fmt: skip
-    assert figures(core, "function")["train.py(9): loop"] == [2, 20 + 32, 80]  # what nests counts once
+    assert figures(core, "function")["train.py(9): loop"] == [2, 20 + 32, 80]  # nested calls count once
     assert figures(core, "function")["<built-in method f of T object>"] == [2, 8, 8]
     assert figures(core, "line") == {"train.py(1): main": [1, 40, 120], "train.py(9): loop": [2, 80, 80]}
     assert figures(core, "module") == {"nn.Module: Net_0": [1, 20, 20]}

@@ -154,7 +154,7 @@ def test_ops_and_kernels_without_a_launch() -> None:
     ]
     assert list(detail.notes) == [
         "1 GPU events (29.9 % of GPU time) have no launch in the trace: included",
-        "1 copies and fills (0.020 ms) are no kernels: left out",
+        "1 copies and fills (0.020 ms) are not kernels: left out",
         "37.4 % of kernel time is in Other: no rule fits these names",
     ]
     summary = kernel_category_summary(load_core(small_trace()))
@@ -313,7 +313,7 @@ def test_summary_known_answer() -> None:
     core = load_core(EVENTS)
     table = short_kernels_summary(core)
     keys = [(row["Parent cpu_op"], row["Input dims"], row["Concrete Inputs"]) for row in table.records()]
-    # Types do not tell rows apart.
+    # Types do not separate rows.
     assert keys == [
         ("cudaGraphLaunch", None, None),
         (NO_LAUNCH, None, None),

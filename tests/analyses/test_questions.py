@@ -250,6 +250,6 @@ def test_an_empty_table_says_why(ranks: TraceSet, name: str, given: dict[str, An
 
 @pytest.mark.parametrize("name", ["rank_balance", "rank_collectives"])
 def test_ranks_need_others(ranks: TraceSet, name: str) -> None:
-    assert QUESTIONS[name](ranks[:1]).notes[-1] == "1 trace: two ranks at least are compared"
+    assert QUESTIONS[name](ranks[:1]).notes[-1] == "1 trace: at least two ranks are needed"
     empty = load_core({"traceEvents": []})
     assert QUESTIONS[name]([empty, empty]).notes[-1] == "the traces have no communication kernels"

@@ -431,7 +431,7 @@ def test_attention_over_other_lengths_in_each_step() -> None:
 def test_attention_beyond_its_roof_may_have_a_window() -> None:
     slow = replace(TOY, figures={"matrix_bf16": Figure(1.0, Source()), "memory_bandwidth_gbps": Figure(1.0, Source())})
     notes = roofline_summary(attention_steps((1000, 80), (1000, 20)), slow).notes
-    assert any("attention (1 of them) may see a part of the keys only" in note for note in notes)
+    assert any("attention (1 of them) may see only a part of the keys" in note for note in notes)
 
 
 def test_each_call_has_its_own_roof() -> None:

@@ -74,7 +74,7 @@ def test_of_several(run: Run, job: Path) -> None:
     assert code == 0
     assert {row["trace"] for row in json.loads(out)["rows"]} == {"rank0", "rank1"}
     assert err.count("left out") == 1
-    assert "2 files that are no traces" in err
+    assert "2 files that are not traces" in err
     code, out, _ = run("ask", "run_history", job / "rank0.json.gz", job / "rank1.json.gz", "--device", "0")
     assert code == 0
     assert "rank1" in out

@@ -212,7 +212,7 @@ def test_what_is_no_trace_in_a_folder_is_left_out(run: Run, trace_file: Path, sl
     slower.rename(folder / "slower.json")
     (folder / "void.json").write_bytes(b"")
     code, out, err = run("diff", "--by-name", trace_file, folder)
-    assert (code, err) == (0, "left out 1 file that is no trace: void.json\n")
+    assert (code, err) == (0, "left out 1 file that is not a trace: void.json\n")
     assert out.startswith("slower against small\n")
     code, _, err = run("diff", "--by-name", trace_file, folder / "void.json")
     assert code == 1

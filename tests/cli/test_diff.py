@@ -47,7 +47,7 @@ def slower(tmp_path: Path) -> Path:
 
 
 def test_a_data_loader_that_makes_the_step_longer_is_slower(run: Run, tmp_path: Path) -> None:
-    """What lies before the first GPU event of a step is no part of the time from first to last GPU event."""
+    """What lies before the first GPU event of a step is not part of the time from first to last GPU event."""
     a, b = (
         write(simulate(layers=2, steps=4, jitter=0.05, seed=seed, **more), tmp_path / name)[0]
         for name, seed, more in (("a", 1, {}), ("b", 2, {"dataloader_us": 9000}))
@@ -338,7 +338,7 @@ def test_a_folder_stands_for_its_traces(run: Run, job: list[Path]) -> None:
     code, out, err = run("diff", "--within", job[0].parent)
     assert code == 0
     assert "4 ranks" in out
-    assert "left out 8 files that are no traces" in err
+    assert "left out 8 files that are not traces" in err
 
 
 def hints_of(out: str) -> list[str]:

@@ -54,7 +54,7 @@ def test_what_is_left_out_is_said(run: Run, file: Path, tmp_path: Path) -> None:
     path = tmp_path / "my_ext.py"
     path.write_text("op_category_extension = {'my::norm': 'x'}\ndef categorize_extension(row, plugin): pass\n")
     code, _, err = run("report", file, "--extension", path)
-    assert (code, err) == (0, f"warning: {path}: categorize_extension is no hook that is known here; it is left out\n")
+    assert (code, err) == (0, f"warning: {path}: categorize_extension is not a known hook; it is left out\n")
 
 
 def test_an_error_is_one_line(run: Run, file: Path, tmp_path: Path) -> None:

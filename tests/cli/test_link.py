@@ -42,8 +42,8 @@ def test_answers_first(run: Run, mm: list[str]) -> None:
     first, *rest = out.splitlines()
     assert first == "2 of 2 nodes link; 1 of 1 ops with GPU work round-trip (100 %)"
     assert " ".join(" ".join(rest[:3]).split()) == (
-        "et.json (execution trace): 2 ops and ranges; kineto.json: 2 ops and ranges, 1 GPU event, of which 1 leads to "
-        "an op joined by: Record function id = rf_id; 100 % of the names are equal"
+        "et.json (execution trace): 2 ops and ranges; kineto.json: 2 ops and ranges, 1 GPU event; 1 of them leads "
+        "to an op joined by: Record function id = rf_id; 100 % of the names are equal"
     )
 
 

@@ -73,7 +73,7 @@ def test_inputs_and_outputs_that_are_no_lists(run: Run, tmp_path: Path, name: st
     code, _, err = run(*commands(TRACE, damaged(tmp_path / "et.json", change))[name])
     assert code == 0
     (line,) = err.splitlines()
-    assert line.endswith("inputs or outputs of nodes of an execution trace that are no lists left out (2)")
+    assert line.endswith("inputs or outputs of nodes of an execution trace that are not lists left out (2)")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Callable
@@ -38,10 +39,39 @@ def test_a_rank_is_saved_with_the_uids_of_its_report(run: Run, fused: Path, tmp_
     assert run("ask", "opportunities", saved)[0] == 0
 
 
+def test_what_takes_one_trace_takes_all_processes_of_a_recording(run: Run, fused: Path, tmp_path: Path) -> None:
+    assert run("report", fused, "--no-models", "-o", tmp_path / "r.md", "-o", tmp_path / "r.html")[0] == 0
+    code, out, _ = run("report", fused, "--device", "1")
+    assert (code, "1 GPU event" in out) == (0, True)
+    code, out, err = run("ask", "opportunities", fused, "--format", "csv")
+    assert code == 0, err
+    code, out, _ = run("tree", fused, "--name", "aten::add", "--uids")
+    uid = re.search(r"UID: (\d+)", out)
+    assert uid is not None, out
+    piece = tmp_path / "piece.json.gz"
+    assert run("cut", fused, "--uid", uid[1], "-o", piece)[0] == 0
+    assert run("tree", piece)[0] == 0  # it names ranks, too
+
+
 def test_what_takes_one_trace_says_how_to_have_one(run: Run, fused: Path, tmp_path: Path) -> None:
-    for words in (("ask", "opportunities", fused), ("report", fused, "-o", tmp_path / "r.md")):
+    events = [
+        {
+            "ph": "X",
+            "cat": "cpu_op",
+            "name": "aten::mm",
+            "pid": rank,
+            "tid": 1,
+            "ts": 1,
+            "dur": 2,
+            "args": {"rank": rank},
+        }
+        for rank in (0, 1)
+    ]
+    of_tracefuse = tmp_path / "fused.json"
+    of_tracefuse.write_text(json.dumps({"traceEvents": events}))
+    for words in (("ask", "opportunities", of_tracefuse), ("report", of_tracefuse, "-o", tmp_path / "r.md")):
         code, _, err = run(*words)
-        assert (code, f"save {fused} --rank N" in err.replace("\n", " ")) == (2, True), err
+        assert (code, f"save {of_tracefuse} --rank N" in err.replace("\n", " ")) == (2, True), err
     assert run("save", fused, "--rank", "7", "-o", tmp_path / "x.tlg")[0] != 0
     (tmp_path / "one").mkdir()
     one = report(tmp_path / "one", {"CUPTI_ACTIVITY_KIND_KERNEL": [KERNEL]}, TEXTS)

@@ -166,7 +166,13 @@ def test_every_path_of_every_command_is_known() -> None:
     assert folders == {("replay", "output"), ("split", "folder"), ("db export", "folder"), ("db queries", "save")}
     # The folder of the local server is its own; the others are read.
     servers = {("db start", "folder"), ("db stop", "folder"), ("db import", "folder")}
-    reads = {("db push-diff", "first"), ("db push-diff", "second"), ("db import", "files"), ("replay", "kernel_source")}
+    reads = {
+        ("mcp", "folders"),
+        ("db push-diff", "first"),
+        ("db push-diff", "second"),
+        ("db import", "files"),
+        ("replay", "kernel_source"),
+    }
     assert unmarked == servers | reads
 
 

@@ -140,7 +140,7 @@ def test_one_trace_is_no_job(run: Run, job: Path) -> None:
 
 @pytest.mark.parametrize("whole", [0, 3])
 def test_broken_files_end_reports_and_ranks_alike(run: Run, job: Path, tmp_path: Path, whole: int) -> None:
-    """One has no event left, one is cut before its GPU events, one is no trace."""
+    """One has no event left, one is cut before its GPU events, one is not a trace."""
     for file in sorted(job.glob("*.json*"))[:whole]:
         (tmp_path / file.name).write_bytes(file.read_bytes())
     (tmp_path / "rank7.json").write_text('{"traceEvents": [')
@@ -180,7 +180,7 @@ def test_a_rank_of_another_job_is_told(run: Run, job: Path, tmp_path: Path) -> N
     assert code == 0
     assert "rank9 is of a job of 2 ranks, the others of 3" in err
     assert "rank 1 is there more than once" in err
-    assert "rank9 is left out, as it is of another run" in out
+    assert "rank9 is left out, as it comes from another run" in out
 
 
 def test_what_does_not_go_together(run: Run, job: Path) -> None:

@@ -90,7 +90,7 @@ def test_versions_of_an_id_that_was_used_again(run: Run) -> None:
     ("99999999999999999999", "is no id of a tensor"),
     ("9999999999999999999", "there is no tensor or storage 9999999999999999999; near it there is"),
     ("t56#9", "there is no t56#9; t56 has 2 versions"),
-    ("x7", "'x7' is no id of a tensor: 123, t123, s123 or t123#2 is wanted"),
+    ("x7", "'x7' is not the id of a tensor, such as 123, t123, s123 or t123#2"),
 ])  # fmt: skip
 def test_what_there_is_not(run: Run, asked: str, message: str) -> None:
     code, out, err = run("tensor", EXECUTION, asked)

@@ -150,7 +150,7 @@ def test_nothing_found_says_what_was_meant(run: Run, trace_file: Path) -> None:
 
 def test_uid_of_no_node(run: Run, trace_file: Path) -> None:
     code, _, err = run("tree", trace_file, "--uid", 0)
-    assert (code, err) == (1, "error: no node has uid 0; that entry of the file is no node\n")
+    assert (code, err) == (1, "error: no node has uid 0; that entry of the file is not a node\n")
 
 
 def test_terminal_without_lines_to_draw_with(trace_file: Path) -> None:

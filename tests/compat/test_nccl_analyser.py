@@ -71,7 +71,7 @@ def test_ranks_are_places_in_the_list() -> None:
 
 
 def test_nothing_is_left_out(tmp_path: Path) -> None:
-    """A file that is no trace would make the next one's rank smaller."""
+    """A file that is not a trace would make the next one's rank smaller."""
     paths = files(tmp_path, [collective(0, 10)], [collective(0, 10)], [collective(0, 10)])
     paths[1].write_text('{"some": "thing"}')
     with pytest.raises(TraceError, match="rank1_trace.json"):

@@ -14,7 +14,6 @@ from typing import Any
 
 import make_database_schema
 import make_pictures
-import make_queries
 import make_reference
 import make_schema_picture
 import pytest
@@ -82,7 +81,6 @@ def test_outputs_are_put_below_their_examples(tmp_path: Path) -> None:
 
 
 def test_pages_about_the_database_are_current() -> None:
-    assert make_queries.queries_page() == (DOCS / "queries.md").read_text(), "run docs/make_queries.py"
     schema = (DOCS / "database-schema.md").read_text()
     assert make_database_schema.schema_page() == schema, "run docs/make_database_schema.py"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import tomllib
 from dataclasses import fields
 from pathlib import Path
 
@@ -36,7 +37,7 @@ BY_HAND = [page for page in PAGES if page.name not in GENERATED]
 TEXTS = [*PAGES, CHECKOUT / "CHANGELOG.md", *DOCS.glob("*.py"), *(CHECKOUT / "examples").glob("*.[pm][yd]")]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FORBIDDEN = re.compile(
-    r"\b(issues?|tickets?|sessions?|agents?|helpers?|workplace)\b|(?<!\w)/(work|root|home|tmp)/|\b(pypi|artifactory)\b.*://",
+    r"\b(issues?|tickets?|sessions?|(?<!/)agents?|helpers?|workplace)\b|(?<!\w)/(work|root|home|tmp)/|\b(pypi|artifactory)\b.*://",
     re.IGNORECASE,
 )
 
@@ -61,6 +62,18 @@ def test_links_resolve(page: Path) -> None:
             target = (page.parent / path).resolve() if path else page
             assert target.is_file(), link
             assert not anchor or anchor in anchors(target), link
+            assert target.is_relative_to(page.parent), f"{link} is not on the site"
+
+
+@pytest.mark.checkout
+def test_the_site_leads_to_every_page() -> None:
+    def listed(entry: object) -> list[str]:
+        if isinstance(entry, str):
+            return [entry]
+        return [name for part in (entry.values() if isinstance(entry, dict) else entry) for name in listed(part)]
+
+    nav = tomllib.loads((CHECKOUT / "zensical.toml").read_text())["project"]["nav"]
+    assert sorted(listed(nav)) == sorted(page.name for page in DOCS.glob("*.md"))
 
 
 def test_every_page_is_linked_from_the_list_of_pages() -> None:
@@ -207,6 +220,12 @@ def linked(trace: Path) -> tlg.TraceGraph:
     return tlg.load(trace, et=execution_trace(trace))
 
 
+def columns_of(section: str) -> set[str]:
+    """Columns that a section explains, and those that it names as explained in another."""
+    elsewhere = " ".join(re.findall(r"^(?:As in|Columns, as) .*", section, re.MULTILINE))
+    return {*re.findall(r"^\| `(.+?)` \|", section, re.MULTILINE), *re.findall("`(.+?)`", elsewhere)}
+
+
 MAY_BE_EMPTY = (
     "culprits",
     "diff_within",
@@ -264,12 +283,12 @@ def test_call_gives_a_table_with_columns_of_the_page(
     table = known["table"]
     assert isinstance(table, Table)
     assert len(table) or "QUESTIONS" in call or name in MAY_BE_EMPTY
-    columns = re.findall(r"^\| `(.+?)` \|", SECTIONS[name], re.MULTILINE)
+    columns = columns_of(SECTIONS[name])
     if name == "comparison":
         patterns = [re.sub("RUN|COLUMN", ".+", column) for column in columns]
         assert all(any(re.fullmatch(pattern, column) for column in table.columns) for pattern in patterns)
     else:
-        assert {re.sub(r"^(rank|device)_(?:\d+|[A-Z])_", r"\1_i_", column) for column in table.columns} <= set(columns)
+        assert {re.sub(r"^(rank|device)_(?:\d+|[A-Z])_", r"\1_i_", column) for column in table.columns} <= columns
 
 
 @pytest.mark.parametrize("name", REPORT)

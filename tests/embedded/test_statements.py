@@ -59,6 +59,16 @@ def rows(graph: TraceGraph, statement: str, **parameters: Any) -> list[list[Any]
          [[True, 4, 5, [5], [0, 1, 2]]]),
         ("RETURN 'it\\'s', \"a\\\"b\", 'a\\\\b', 'tab\\t', '\\u00e9' // a comment",
          [["it's", 'a"b', "a\\b", "tab\t", "é"]]),
+        # A list with a null holds neither this nor not this; halves are rounded up; texts of numbers.
+        ("UNWIND [1, 2, null] AS x RETURN x IN [1, null], NOT x IN [1, null], x IN [], x + 1 IN [2, null] OR x = 2",
+         [[True, False, False, True], [None, None, False, True], [None, None, False, None]]),
+        ("UNWIND [1, 2] AS x WITH x WHERE NOT x IN [1, null] RETURN x", []),
+        ("RETURN any(x IN [1, 2] WHERE x IN [2, null]), CASE WHEN 3 IN [1, null] THEN 'in' ELSE 'out' END",
+         [[True, "out"]]),
+        ("MATCH (k:Kernel) WITH collect(k.stream) AS streams RETURN NOT 99 IN streams", [[True]]),
+        ("RETURN round(-2.5), round(2.5), round(0.49999999999999994), round(-0.5, 0), round(-2.45, 1)",
+         [[-2.0, 3.0, 0.0, 0.0, -2.5]]),
+        ("RETURN toString(1.0), toString(-0.25), toString(3), toString(true)", [["1.0", "-0.25", "3", "true"]]),
         # What no node has, and types that no edge is of.
         ("MATCH (m:Collective) RETURN count(m)", [[0]]),
         ("MATCH (a:Kernel)-[:DEPENDS_ON]->(b:Kernel) RETURN count(*)", [[0]]),
@@ -93,6 +103,7 @@ def test_parameters(graph: TraceGraph) -> None:
     assert rows(graph, statement, name="gemm") == [[1]]
     assert rows(graph, statement, name=None) == [[2]]
     assert rows(graph, "MATCH (o:Op) WHERE o.uid IN $uids RETURN count(*)", uids=[5, 6, 99]) == [[2]]
+    assert rows(graph, "MATCH (o:Op) WHERE NOT o.uid IN $uids RETURN count(*)", uids=[5, None]) == [[0]]
     with pytest.raises(DatabaseError, match=r"line 1, column 33: no value is given for \$nam; did you mean name\?"):
         rows(graph, "MATCH (k:Kernel) WHERE k.name = $nam RETURN k", name="gemm")
 
@@ -122,6 +133,11 @@ def test_a_map_in_the_first_clause_takes_parameters(graph: TraceGraph) -> None:
         ("EXPLAIN MATCH (n) RETURN n", "begins with|plans need Neo4j"),
         ("MATCH (n:Op) CALL { WITH n RETURN 1 AS x } RETURN x", "need Neo4j"),
         ("RETURN 1 AS x, 'a' < ", "line 1"),
+        ("MATCH (k:Kernel) RETURN", "line 1, column 18: nothing follows RETURN"),
+        ("RETURN 1 IN", "line 1, column 10: nothing follows IN"),
+        ("MATCH (k:Kernel) RETURN k.name + k.uid", r"line 1, column 32: \+ does not take STRING,INT64 here"),
+        ("RETURN 1 / 0", "line 1, column 10: division by zero"),
+        ("RETURN toInteger('x')", "^x is no number"),
         ("MATCH (n)-[:CALLS*1..2000]->(m) RETURN m", "1,000 edges"),
         ("MATCH (n:Op) RETURN COUNT { (n)-[:CALLS]->() }", "OPTIONAL MATCH"),
         ("UNWIND [3, 1, 2] AS x WITH x ORDER BY x DESC RETURN x", "line 1, column 30: .* needs a LIMIT"),

@@ -332,8 +332,8 @@ def test_an_independent_join_finds_the_same_pairs(trace: str) -> None:
     ("trace", "et", "told"),
     [
         ("dlrm-8-ranks/kineto/rank0", "dlrm-8-ranks/execution-trace/rank3", "of two ranks, 0 and 3; 99.9 %"),
-        ("linkage/simple-add/kineto", "dlrm-8-ranks/execution-trace/rank3", "not of one run: at most 2.8 %"),
-        ("hta/resnet-ddp-nccl-args", "dlrm-8-ranks/execution-trace/rank0", "not of one run: at most 27.9 %"),
+        ("linkage/simple-add/kineto", "dlrm-8-ranks/execution-trace/rank3", "not from one run: at most 2.8 %"),
+        ("hta/resnet-ddp-nccl-args", "dlrm-8-ranks/execution-trace/rank0", "not from one run: at most 27.9 %"),
     ],
 )
 def test_strangers_are_refused(trace: str, et: str, told: str) -> None:

@@ -440,7 +440,7 @@ def test_sets_of_tables(core: Core) -> None:
     for sets, message in (
         ((lambda w: {"x": one}, lambda w: {"x": one}), "there are two tables x"),
         ((lambda w: {"gpu_timeline": one},), "gpu_timeline is the name of a built-in table"),
-        ((lambda w: [one],), "tables by name are wanted, not list"),
+        ((lambda w: [one],), "expected tables by name, not list"),
     ):
         with pytest.raises(ExtensionError, match=message):
             list(tables_of(core, Extension(table_sets=sets)))  # type: ignore[arg-type]
@@ -457,7 +457,7 @@ def test_models_return_costs_and_times(core: Core, write: Callable[..., Path]) -
     )
     with pytest.raises(ExtensionError, match=f"{path}: a Cost is wanted of a model, not 7"):
         tables_of(core, load_extension(path))["GEMM"]
-    with pytest.raises(ExtensionError, match="S: a time in us is wanted, not 'fast'"):
+    with pytest.raises(ExtensionError, match="S: expected a time in us, not 'fast'"):
         tables_of(core, Extension(time_models=[TimeModel("S", lambda *given: "fast")]))["GEMM"]
 
 

@@ -32,7 +32,7 @@ def test_arguments_can_be_given(core: Core) -> None:
     other = with_arguments(core, {NORM: {"Input Dims": [[16, 16]]}})
     assert other.node(NORM).shapes == {"Input Dims": [[16, 16]], "Input type": ["c10::BFloat16"]}
     assert core.node(NORM).shapes["Input Dims"] == [[4, 8]]
-    with pytest.raises(ValueError, match="'Shapes' is no part of arguments"):
+    with pytest.raises(ValueError, match="'Shapes' is not part of arguments"):
         with_arguments(core, {NORM: {"Shapes": []}})
     launch = with_arguments(core, {NORM + 1: {"Input Dims": [[1]]}})
     assert launch.node(NORM + 1).shapes == {"Input Dims": [[1]]}

@@ -10,7 +10,8 @@ from handmade import span
 
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.trace_set import NODES_PER_TRACE, TraceMember, TraceSet, rank_called
+from tracelens_graph.graph.ranks import rank_called
+from tracelens_graph.graph.trace_set import NODES_PER_TRACE, TraceMember, TraceSet
 from tracelens_graph.loading.one import load_core
 
 
@@ -38,7 +39,7 @@ def test_a_set_of_graphs_windows_names_and_sets() -> None:
     assert len(TraceSet.of(a)) == 1
     assert [one.run for one in TraceSet.of([a, b], run="job")] == ["job", "job"]
     for wrong in (7, [7], {"a": "b"}):
-        with pytest.raises(AnalysisError, match="wanted"):
+        with pytest.raises(AnalysisError, match="expected"):
             TraceSet.of(wrong)
 
 

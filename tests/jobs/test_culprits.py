@@ -117,7 +117,7 @@ def test_a_file_of_the_same_program_of_another_run_is_left_out(tmp_path: Path) -
     other = write(replace(job, seed=77, causes=()), tmp_path / "other")
     (folder / "rank4.json.gz").write_bytes((other / "rank4.json.gz").read_bytes())
     screen = ranks(folder)
-    assert "rank4 is left out, as it is of another run" in screen
+    assert "rank4 is left out, as it comes from another run" in screen
     late = [line.partition(", by ")[0] for line in screen.splitlines() if line.startswith("late: ")]
     assert late == ["late: rank 1"], screen
 

@@ -102,7 +102,7 @@ def test_ids_that_are_not_there_say_what_there_is() -> None:
 def test_events_that_are_no_gpu_events() -> None:
     with pytest.raises(NodeNotFoundError, match="'cpu_op' is no GPU event"):
         get_gpu_op_identifier(mm_pair.kineto()["traceEvents"][1])
-    with pytest.raises(NodeNotFoundError, match=r"event 1 \(aten::mm\) is of kind Op, which is no GPU work"):
+    with pytest.raises(NodeNotFoundError, match=r"event 1 \(aten::mm\) is of kind Op, which is not GPU work"):
         get_gpu_op_identifier(GPU.find("Op")[0])
 
 

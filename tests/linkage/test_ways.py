@@ -37,7 +37,7 @@ def back(core: Core, name: str) -> dict[str, Any]:
         ("fill of graph", GRAPH, "launch, and the op that it stands in"),
         ("launched in the range", STEP, "launch, and the range that the program marked around it"),
         ("backward", BACKWARD, "launch, and the op that it stands in"),
-        ("known by its External id", FILL, "External id, for want of a launch in the trace"),
+        ("known by its External id", FILL, "External id, as the trace has no launch"),
     ],
 )
 def test_leads_back(linked: Core, name: str, op: int, way: str) -> None:

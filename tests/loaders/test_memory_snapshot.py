@@ -237,7 +237,7 @@ def test_the_second_device_has_frames_annotations_and_failures() -> None:
         ("cuda:1", "train.py(1): backward", 400),
         ("cuda:1", None, 300),
     ]
-    assert "1 allocation failed: out of memory" in tlg.QUESTIONS["memory_peak"](g).notes
+    assert "1 allocation failed: out of memory (1,099,511,627,776 bytes)" in tlg.QUESTIONS["memory_peak"](g).notes
     assert [row["bytes"] for row in tlg.QUESTIONS["memory_peak"](g, step=3).records()] == [500, 400, 300]
     assert [row["bytes"] for row in tlg.QUESTIONS["memory_at_end"](g, step=4).records()] == [
         30 * MIB - 100,

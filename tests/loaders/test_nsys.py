@@ -19,6 +19,7 @@ from corpus import needs_corpus
 from tracelens_graph.errors import DamagedTraceWarning, NotATraceError, TraceError
 from tracelens_graph.loaders import reports
 from tracelens_graph.loaders.ranges import range_event
+from tracelens_graph.loading.fused import with_ranks_apart
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
 
@@ -94,7 +95,11 @@ def test_processes_with_a_gpu_are_ranks_whose_launches_stay_apart(tmp_path: Path
     file = report(tmp_path, tables, TEXTS)
     g = tlg.load(file)  # one graph of both
     assert _kernels_of_ops(g) == {"aten::mm": 0.500001, "aten::add": 0.7}
-    assert [_kernels_of_ops(one.graph) for one in tlg.load_set(file)] == [{"aten::mm": 0.500001}, {"aten::add": 0.7}]
+    ranks = tlg.load_set(file)
+    assert [_kernels_of_ops(one.graph) for one in ranks] == [{"aten::mm": 0.500001}, {"aten::add": 0.7}]
+    assert len({one.info.metadata["host"] for one in ranks}) == 1  # and so one clock
+    for link in with_ranks_apart([str(file)]):
+        assert_alike(load_core(link), as_text(link))
 
 
 def test_synchronisations_are_of_the_device_of_their_context(tmp_path: Path) -> None:
@@ -191,7 +196,7 @@ def test_bytes_and_files_give_one_graph(tmp_path: Path) -> None:
     assert tlg.load(file).trace_id == tlg.load(file.read_bytes()).trace_id
 
 
-def as_text(file: Path) -> tlg.Graph:
+def as_text(file: Path | str) -> tlg.Graph:
     """The graph of the text that says what a report says, which is read where columns do not hold a row."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reports, "collect_database", lambda *_: None)

@@ -148,6 +148,45 @@ def test_each_form_of_one_run_becomes_the_same_graph(tmp_path: Path) -> None:
         assert g.framework.profiler == "AMD ROCm", file
 
 
+def of_two_processes(folder: Path) -> Iterable[Path]:
+    """The same runs with a second process, number 200, that uses the GPU before."""
+    second = """
+INSERT INTO rocpd_api VALUES (21, 200, 201, 2000, 4000, 5, 1), (22, 200, 201, 1000, 10000, 7, 8);
+INSERT INTO rocpd_op VALUES (3, 1, 5, 0, 20000, 60000, 2, 3); INSERT INTO rocpd_api_ops VALUES (3, 21, 3);"""
+    yield made(folder / "t.rpd", RPD + second)
+    for name, script in {"three.db": ROCPD_3, "four.db": ROCPD_4}.items():
+        other = re.sub(r"_a\b", "_b", script).replace("(1, 100)", "(1, 200)")
+        other = re.sub(r"(INSERT INTO rocpd_memory_copy_b VALUES).*?;", "", other, flags=re.DOTALL)
+        for own, there in (
+            ("1, 1, 4, 9, 7, 5", "1, 1, 3, 9, 7, 5"),
+            ("(2, 1, 1, 4, 7", "(2, 1, 1, 3, 7"),
+            ("70000", "60000"),
+        ):
+            other = other.replace(own, there)
+        yield made(folder / name, script + other)
+    other = result() | {"metadata": {"pid": 200}}
+    other["buffer_records"]["kernel_dispatch"][0]["dispatch_info"]["agent_id"]["handle"] = 43
+    other["buffer_records"]["kernel_dispatch"][0]["end_timestamp"] = 60000
+    other["buffer_records"]["memory_copy"] = []
+    (folder / "results.json").write_text(json.dumps({"rocprofiler-sdk-tool": [result(), other]}))
+    yield folder / "results.json"
+
+
+def ms_of_mm(g: tlg.Graph) -> float:
+    """GPU time that is charged to the op."""
+    (ms,) = tlg.QUESTIONS["ops_summary"](g).to_pandas().total_direct_kernel_time_ms
+    return float(ms)
+
+
+def test_processes_with_a_gpu_are_ranks_whose_launches_stay_apart(tmp_path: Path) -> None:
+    for file in of_two_processes(tmp_path):
+        assert ms_of_mm(tlg.load(file)) == pytest.approx(0.1), file  # one graph of both
+        ranks = tlg.load_set(file)
+        assert [one.rank for one in ranks] == [0, 1], file
+        assert next(one.core.threads for one in ranks)[-1][0] == 200, file
+        assert [ms_of_mm(one.graph) for one in ranks] == [pytest.approx(0.04), pytest.approx(0.06)], file
+
+
 def test_events_of_an_unpacked_result_are_read_again(tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text(json.dumps({"rocprofiler-sdk-tool": [result()]}))
     g = tlg.load(tmp_path / "results.json")

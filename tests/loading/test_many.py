@@ -80,7 +80,7 @@ def test_what_is_no_trace_is_left_out_in_one_line(job: Path, tmp_path: Path) -> 
     traces = load_core_set(trace_files([str(tmp_path)]))
     assert len(traces) == 1
     assert traces.notes == (
-        "left out 7 files that are no traces: config0.json, config1.json, config2.json, config3.json, config4.json "
+        "left out 7 files that are not traces: config0.json, config1.json, config2.json, config3.json, config4.json "
         "and 2 more",
     )
     assert traces.broken == ()
@@ -170,9 +170,9 @@ def test_several_paths(job: Path) -> None:
     [
         ({"columns": ("ownr",)}, "no column 'ownr'; did you mean owner?"),
         ({"columns": "ownr"}, "no column 'ownr'; did you mean owner?"),
-        ({"processes": -1}, "processes=-1: a whole number from 1 on"),
+        ({"processes": -1}, "processes=-1: expected a whole number of at least 1"),
         ({"processes": 1.5}, r"processes=1\.5"),
-        ({"memory_bytes": -1}, "memory_bytes=-1: a number of bytes"),
+        ({"memory_bytes": -1}, "memory_bytes=-1: expected a number of bytes"),
         ({"memory_bytes": float("nan")}, "memory_bytes=nan"),
     ],
 )

@@ -71,7 +71,7 @@ def test_at_the_ridge_compute_counts_as_the_bound() -> None:
         (Cost(10, 10, "vector"), made(vector_fp32=8), "no device has a rate for this element type"),
         (Cost(10, 10, "matrix", "fp8"), made(vector_fp32=8), "made has no rate for matrix_fp8"),
         (Cost(10, 10, "vector", "fp32"), made(None, vector_fp32=8), "the memory bandwidth of made is not known"),
-        (Cost(10**400, 10, "vector", "fp32"), made(vector_fp32=8), "its size is beyond all measure"),
+        (Cost(10**400, 10, "vector", "fp32"), made(vector_fp32=8), "its size is out of range"),
     ],
 )
 def test_reason_why_there_is_no_roof(cost: Cost, arch: Architecture, reason: str) -> None:

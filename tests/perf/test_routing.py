@@ -31,6 +31,6 @@ test_an_expanded_dimension_counts_once = FAMILY.expanded_once(
 test_what_cannot_be_modelled_says_why = FAMILY.reasons(
     [
         ("aiter::moe_sorting_fwd", (1, (FP32, ())), "no argument is a tensor"),
-        ("aiter::topk_softplus", (WEIGHTS, IDS, BIAS), "logits are no matrix"),
+        ("aiter::topk_softplus", (WEIGHTS, IDS, BIAS), "logits are not a matrix"),
     ],
 )

@@ -132,7 +132,7 @@ def test_real_ranks_of_which_each_ran_collectives_alone() -> None:
     assert max(table["end_skew_us"]) < 100
     assert "the traces do not name process groups" in table.notes[0]
     assert sum(int(note.split()[0]) for note in table.notes if "are not matched" in note) == 20 - 2 * 3
-    assert "2 of the job's 128 ranks are compared; others may be the last" in table.notes
+    assert "2 of the job's 128 ranks are compared; others may be last" in table.notes
     assert list(QUESTIONS["rank_balance"](ranks)["collectives"]) == [3, 3]
 
 

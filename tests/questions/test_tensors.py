@@ -16,6 +16,7 @@ from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.db.database import Database
 from tracelens_graph.db.image import Options
 from tracelens_graph.errors import NoTimesError
+from tracelens_graph.frameworks import PYTORCH
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
@@ -230,7 +231,7 @@ def test_a_database_without_allocations_says_what_to_record(database: Database, 
     core = load_core([one for one in training() if one["name"] != "[memory]"])
     query, twin = ask(core, name)
     assert len(query) == len(twin) == 0
-    assert query.notes == twin.notes == ["no allocation is recorded: record with profile_memory=True"]
+    assert query.notes == twin.notes == [PYTORCH.no_allocations]
     ops_only = load_core([*training(), span("cpu_op", "another", 995, 1)])
     database.push(ops_only, run="memory", name="ops-only", options=Options(("Op",)))
     assert database.ask(name, trace="memory/ops-only").notes == [

@@ -75,7 +75,7 @@ FAULTS: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda told: tensor_of(told).update(fill=["normal", {"flat": 1}]),
         "tensor.fill: normal takes no flat",
     ),
-    "a kernel that is no text": (lambda told: told["traced"].update(kernels=[1]), "traced.kernels[0]: expected `str`"),
+    "a kernel that is not text": (lambda told: told["traced"].update(kernels=[1]), "traced.kernels[0]: expected `str`"),
     "sizes that are none": (lambda told: told["recorded"].update(dims=["x"]), "recorded.dims: is neither"),
 }
 

@@ -88,20 +88,55 @@ REFUSED = [
 ]
 
 
+TORCH = """
+class cuda:
+    device_count = staticmethod(lambda: 2)
+xpu, cpu, manual_seed = cuda, cuda, int
+"""
+MEASURING = """
+class Tensor:
+    t = lambda self: self
+    zero_ = str
+class cuda:
+    device_count = staticmethod(lambda: 0)
+class version:
+    hip, cuda = None, "13"
+xpu, cpu, manual_seed, int8, bfloat16, __version__ = cuda, cuda, int, 0, 0, "2"
+randn = empty = mm = lambda *given, **named: Tensor()
+"""
+"""Of PyTorch what a program of a product names: without tensors, and with such as it never looks into."""
+
+
+def run_mm(folder: Path, torch: str, words: list[str]) -> subprocess.CompletedProcess[str]:
+    (folder / "torch.py").write_text(torch)
+    (folder / "mm.py").write_text(mm().script())
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    command = [sys.executable, "mm.py", *words]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
 @pytest.mark.parametrize(("words", "named"), [*REFUSED, (["--device", ""], "--device"), (["--device", "c"], "'c'")])
 def test_what_it_could_not_do_is_refused_before_it_measures(words: list[str], named: str, tmp_path: Path) -> None:
     """The program stops before it makes its first tensor, which this module could not."""
-    (tmp_path / "torch.py").write_text(
-        "class cuda:\n    device_count = staticmethod(lambda: 2)\nxpu, cpu, manual_seed = cuda, cuda, int\n"
-    )
-    (tmp_path / "mm.py").write_text(mm().script())
-    command = [sys.executable, "mm.py", *words]
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    found = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    found = run_mm(tmp_path, TORCH, words)
     last = found.stderr.splitlines()[-1]
     assert found.returncode == 2
     assert "error" in last
     assert named in last
+
+
+def test_a_program_that_fails_leaves_no_results(tmp_path: Path) -> None:
+    assert run_mm(tmp_path, TORCH, ["--json", "of.json"]).returncode == 1
+    assert not (tmp_path / "of.json").exists()
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 5])
+def test_as_many_calls_are_measured_as_are_asked_for(iterations: int, tmp_path: Path) -> None:
+    found = run_mm(tmp_path, MEASURING, ["--iterations", str(iterations), "--json", "of.json"])
+    (result,) = json.loads((tmp_path / "of.json").read_text())
+    assert result["iterations"] == iterations
+    assert f"of {iterations} calls" in found.stdout
+    assert result["spread_us"][0] <= round(result["median_us"], 2) <= result["spread_us"][1]
 
 
 @pytest.mark.parametrize(("words", "named"), REFUSED)
@@ -249,6 +284,7 @@ KNOWN = {
     "us", "low", "median", "high", "result", "dict", "len", "statistics", "round", "print", "sys", "open", "json",
     "float", "os", "free", "complex", "shape", "memory_0", "memory_1", "memory_2", "memory_3", "memory_0_of_host",
     "memory_1_of_host", "memory_2_of_host", "memory_3_of_host", "devices", "kind", "n", "next", "d", "of",
+    "to",
 }  # fmt: skip
 """Names of a program of a product of two arguments."""
 

@@ -132,7 +132,7 @@ def test_tables_without_room_are_left_out_whole(core: Core) -> None:
     assert len(text.encode()) <= ROOM
     page = read(text)
     assert (
-        "Left out, as a comment has no room for them: ops_unique_args. One table: tracelens-graph report"
+        "Left out, as they do not fit into a comment: ops_unique_args. One table: tracelens-graph report"
         in text.replace("`", "")
     )
     assert "GPU timeline, 8 rows" in page.folds

@@ -191,7 +191,7 @@ def test_causes_add_up_to_the_change_of_idle_time(width: int) -> None:
     assert explained[-1].endswith("word ...")
     assert max(map(width_of, lines)) <= width
     text = " ".join(" ".join(lines).split())
-    assert "before the step's first and behind its last GPU event, not in the above" in text
+    assert "before the first and after the last GPU event of the step, not counted above" in text
 
 
 def made_times() -> Table:

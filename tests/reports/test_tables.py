@@ -78,7 +78,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 def test_ids_leave_first_then_minima_then_names_are_cut() -> None:
     def left_out(width: int) -> str:
         text = " ".join(wide().text(width=width).split())
-        return text.partition("no room for: ")[2]
+        return text.partition("no space for: ")[2]
 
     assert [left_out(width) for width in (135, 125, 120)] == ["", "ext id", "ext id, uid"]
     assert "elementwise_kernel " in wide().text(width=110)

@@ -111,7 +111,7 @@ def test_rows_beyond_the_sheet_are_counted(monkeypatch: pytest.MonkeyPatch) -> N
     tables = {"t": Table("t", {"n": np.arange(5)}), "fits": Table("fits", {"n": np.arange(3)})}
     assert [row[0] for row in cells(tables, "t")] == ["n", 0, 1, 2]
     notes = [line for line in cells(tables, "about") if line[1] == "(note)"]
-    assert notes == [("t", "(note)", None, "a sheet has no room for the last 2 rows")]
+    assert notes == [("t", "(note)", None, "a sheet cannot hold the last 2 rows")]
 
 
 def test_text_is_never_markup_of_the_library() -> None:

@@ -75,7 +75,7 @@ class Parameter:
         """Refuse what it cannot be.
 
         Raises:
-            AnalysisError: it is of another type, not a number, or a number of rows below 0.
+            AnalysisError: it is of another type, not a number, or a number of rows or bytes below 0.
         """
         if self.name == STEP or not set(self.types) <= {*_PLAIN, type(None), *self._words}:
             return  # what else there is, the function itself judges
@@ -84,8 +84,9 @@ class Parameter:
         fits = kind in self.types or (kind is int and float in self.types) or (kind is str and value in self._words)
         if kind is float and value != value:  # not a number
             fits = False
-        if not fits or (self.name == "top" and value is not None and value < 0):
-            least = " from 0 on" if self.name == "top" else ""
+        counts = self.name in ("top", "size")
+        if not fits or (counts and value is not None and value < 0):
+            least = " from 0 on" if counts else ""
             raise AnalysisError(f"{self.name}={value!r:.60}: {self.wanted}{least} is wanted")
 
     @property

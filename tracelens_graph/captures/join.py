@@ -357,14 +357,14 @@ def _note(
     if graph.rank is not None and core.info.rank is not None and graph.rank != core.info.rank:
         notes.append(f"captured by rank {graph.rank}, replayed by rank {core.info.rank}")
     if len({one.batch_size for one in graphs}) > 1 and any(one.likely_size is not None for one, _ in group):
-        notes.append("no annotation says the batch; ops behind the launches do")
+        notes.append("no annotation gives the batch size; ops after the launches do")
     return "; ".join(notes)
 
 
 _CUT = {
-    "begin": "the recording began within the capture, so that the calls before are missing",
-    "end": "the recording ended within the capture, so that the calls behind are missing",
-    "both": "the begin and the end of the capture were not recorded",
+    "begin": "the recording began within the capture, so that the calls before it are missing",
+    "end": "the recording ended within the capture, so that the calls after it are missing",
+    "both": "the start and the end of the capture were not recorded",
 }
 _UNLIKE = 4
 """Graphs of one size that are looked for: that of most replays, then those of what is unlike them."""

@@ -38,7 +38,7 @@ class OpRules:
         call: category of a runtime call that nothing matches, likewise.
 
     Raises:
-        TypeError: a name or category is no text, or a rule has no compiled pattern.
+        TypeError: a name or category is not text, or a rule has no compiled pattern.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)

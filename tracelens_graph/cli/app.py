@@ -31,7 +31,7 @@ from tracelens_graph.utils.suggest import did_you_mean, hint
 PANELS = {
     "Start here": ("report", "tree", "modules", "roofline", "diff", "ranks", "cut", "ask"),
     "More": ("info", "timeline", "attribution", "link", "replay", "cypher", "tensor", "split", "export", "save",
-             "model", "skill", "db"),
+             "model", "skill", "mcp", "db"),
 }  # fmt: skip
 """The commands, as the help groups them."""
 
@@ -145,6 +145,9 @@ class Group(TyperGroup):
         words = iter(args)
         for word in words:
             option, equals, _ = word.partition("=")
+            if word == "--":
+                others += [word, *words]
+                continue
             if option not in self.anywhere:
                 others.append(word)
                 continue

@@ -21,7 +21,15 @@ from tracelens_graph.cli.options import (
 from tracelens_graph.cli.outputs import Outputs
 from tracelens_graph.cli.shown import Shown, as_it_is, no_hints, print_answer, print_lines, print_table, put, screen
 from tracelens_graph.cli.tables import OneTable
-from tracelens_graph.cli.traces import count_named, extension_of, load, load_set, traces_named, warn_of_unread_tensors
+from tracelens_graph.cli.traces import (
+    as_one,
+    count_named,
+    extension_of,
+    load,
+    load_set,
+    traces_named,
+    warn_of_unread_tensors,
+)
 from tracelens_graph.cli.windows import Window, WindowChoice
 
 if TYPE_CHECKING:
@@ -145,7 +153,7 @@ def _of_one(question: Question, of: _Choice) -> tuple[Table, bool, Any, Any]:
     """The same of a question about one trace."""
     from tracelens_graph.reports.views import view
 
-    files = traces_named(of.traces)
+    files = as_one(of.traces, traces_named(of.traces))
     parameters = [one for one in of.traces if one.partition("=")[0] in question.parameters]
     refuse(
         (parameters, f"{' '.join(parameters)}: a parameter of the question stands behind --param"),

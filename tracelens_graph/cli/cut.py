@@ -238,7 +238,7 @@ def _pieces(traces: TraceSet, matched: MatchedCollectives, number: int, begin: i
     import numpy as np
 
     from tracelens_graph.errors import AnalysisError
-    from tracelens_graph.graph.trace_set import rank_titles
+    from tracelens_graph.graph.ranks import rank_titles
     from tracelens_graph.stores.cut import piece_between
     from tracelens_graph.stores.ranks_cut import RankPiece
 

@@ -1,4 +1,4 @@
-"""How the program ends when it is interrupted or told to; and standard streams that are closed.
+"""How the program ends when it is interrupted or asked to; and standard streams that are closed.
 
 This module is the first that the program imports, so it imports next to nothing.
 """

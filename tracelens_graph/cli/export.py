@@ -52,7 +52,7 @@ def save(
     if rank is None:
         save_graphs(load(trace, needs_times=False, et=et), outputs)
         return
-    from tracelens_graph.graph.trace_set import rank_called
+    from tracelens_graph.graph.ranks import rank_called
 
     files = traces_named([trace])
     refuse((et, "--et goes without --rank"), (len(files) < 2, f"--rank takes several ranks; {trace} is of one"))
@@ -217,7 +217,7 @@ def _of_ranks(asked: tuple[Sequence[str], str | None]) -> Content:
     """
     from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
     from tracelens_graph.analyses.ranks.matching_notes import notes_on_matching
-    from tracelens_graph.graph.trace_set import rank_called
+    from tracelens_graph.graph.ranks import rank_called
     from tracelens_graph.reports.tracks import JobTracks
 
     files, rank = asked

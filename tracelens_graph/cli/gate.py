@@ -20,7 +20,8 @@ from tracelens_graph.utils.suggest import did_you_mean, there_are
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.report.report_tables import ReportOptions
-    from tracelens_graph.graph.trace_set import Ranked, TraceSet
+    from tracelens_graph.graph.ranks import Ranked
+    from tracelens_graph.graph.trace_set import TraceSet
     from tracelens_graph.tables.table import Table
 
 FAILED = 3
@@ -241,7 +242,7 @@ def of_ranks(conditions: Sequence[Condition], ranks: Sequence[Ranked]) -> list[C
 
 def _of_rank(condition: Condition, ranks: Sequence[Ranked]) -> Condition:
     from tracelens_graph.errors import AnalysisError
-    from tracelens_graph.graph.trace_set import rank_called
+    from tracelens_graph.graph.ranks import rank_called
 
     figure = condition.figure
     try:
@@ -314,7 +315,7 @@ def _condition(text: str, suffixes: Sequence[str], options: ReportOptions | None
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise _refused(text, f"{match['number']!r} is no number")
+        raise _refused(text, f"{match['number']!r} is not a number")
     name, _, suffix = match["figure"].rpartition(":")
     if suffix not in suffixes:
         name, suffix = match["figure"], ""

@@ -16,7 +16,7 @@ from tracelens_graph.cli.windows import WindowChoice
 if TYPE_CHECKING:
     from tracelens_graph.analyses.ranks.job import Job
     from tracelens_graph.graph.core import Core
-    from tracelens_graph.graph.trace_set import Ranked
+    from tracelens_graph.graph.ranks import Ranked
     from tracelens_graph.graph.window import Window
     from tracelens_graph.tables.table import Table
 
@@ -77,7 +77,7 @@ def _names(word: str, source: str) -> bool:
 
 
 def without_folders(paths: Sequence[str]) -> list[str]:
-    """Paths for what goes elsewhere, such as a page or a comment: of each only the end that tells them apart.
+    """Paths for what goes elsewhere, such as a page or a comment: of each only the end that separates them.
 
     What can be read once only, such as a pipe, is named as it was.
     """
@@ -312,7 +312,7 @@ class Asked:
         found = [self.next("--table", "rank_links")] if job.slow_links else []
         found.append(self.next("--table", "late_ranks" if is_late else "rank_collectives"))
         found += [*self._link(job), *self._repair(job)]
-        if any(len(rank.gpu.busy[0]) for rank in job.matched.ranks):
+        if any(rank.has_gpu_work for rank in job.matched.ranks):
             found.append(self.next("--path"))
         return found
 
@@ -344,7 +344,7 @@ class Asked:
 
 def called(ranks: Sequence[Ranked], place: int) -> str:
     """What to call a rank in a command: its number, or the name of its trace where several have the number."""
-    from tracelens_graph.graph.trace_set import rank_number
+    from tracelens_graph.graph.ranks import rank_number
 
     number = rank_number(ranks, place)
     is_alone = sum(rank_number(ranks, other) == number for other in range(len(ranks))) == 1

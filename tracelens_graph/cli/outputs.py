@@ -189,7 +189,7 @@ def _print(content: Content) -> None:
 
 
 def size_of(path: Path) -> str:
-    """The size of a file that was written, with a comma before it; nothing for what is no file."""
+    """The size of a file that was written, with a comma before it; nothing for what is not a file."""
     if not path.is_file():
         return ""
     size = path.stat().st_size
@@ -334,7 +334,7 @@ def _check_apart(options: list[str], files: list[Path], folder: Path | None) -> 
 def prepared(command: Callable[..., None]) -> Callable[..., None]:
     """A command as typer takes it: groups of options spread out, and nothing of the user's overwritten.
 
-    What it reads is told by its arguments: whatever names a file that exists, or is a pattern, and is no output.
+    What it reads follows from its arguments: what names a file that exists, or is a pattern, and is not an output.
     """
     own = list(inspect.signature(command, eval_str=True).parameters.values())
     groups = {p.name: group for p in own if (group := _mark(p, Group))}

@@ -43,7 +43,8 @@ def replay(
         list[str],
         argument(
             metavar="TRACE",
-            help="Trace, saved graph, or - for stdin; with --verify a folder of programs; with --compare results.",
+            help="Trace, saved graph, or - for stdin; with --verify a folder of programs; with --compare results; with "
+            "--from-database a trace in it.",
         ),
     ],
     *,
@@ -119,6 +120,13 @@ def replay(
         ),
     ] = None,
     table: TableName = None,
+    from_database: Annotated[
+        bool,
+        option(
+            "--from-database",
+            help="TRACE is a name in the Neo4j database: programs of its signatures, which facts alone hold, too.",
+        ),
+    ] = False,
     verify: Annotated[
         bool,
         option(
@@ -185,6 +193,7 @@ def replay(
         sweep=sweep[0] if sweep else None,
         gemms=gemms,
         table=None if compare else table,
+        from_database=from_database,
         et=et,
         arch=arch,
         extensions=tuple(extension or ()),
@@ -202,5 +211,6 @@ def replay(
         compare_results(given, table, outputs)
     else:
         asked.check()
-        check_is_no_folder(given[0])
+        if not from_database:
+            check_is_no_folder(given[0])
         replay_trace(asked)

@@ -37,6 +37,7 @@ class Asked:
     sweep: str | None
     gemms: str | None
     table: str | None
+    from_database: bool
     et: str | None
     arch: str | None
     extensions: tuple[str, ...]
@@ -63,6 +64,11 @@ class Asked:
                 raise typer.BadParameter(f"{option} needs -o DIR")
         if self.sweep is not None and (self.batch or self.collectives):
             raise typer.BadParameter("--sweep writes programs of one operation: leave out --batch and --collectives")
+        if self.from_database and (self.et or self.collectives or self.window != WindowChoice()):
+            raise typer.BadParameter(
+                "--from-database: signatures have no place in a trace; leave out --collectives, --et "
+                "and what takes a part of a trace"
+            )
         if self.collectives and (self.words or self.batch):
             raise typer.BadParameter("--collectives takes all of them: leave out --batch and what chooses operations")
 
@@ -83,7 +89,8 @@ class Asked:
             "--op": self.op is not None, "--uid": self.uid is not None, "--top": self.top is not None,
             "-o": self.output, "--et": self.et, "--arch": self.arch, "--by": self.by_roof,
             "--full": self.full, "--batch": self.batch, "--collectives": self.collectives, "--table": self.table,
-            "--kernel-source": self.kernel_sources, "--sweep": self.sweep, "--gemms": self.gemms,
+            "--kernel-source": self.kernel_sources,
+            "--from-database": self.from_database, "--sweep": self.sweep, "--gemms": self.gemms,
         }  # fmt: skip
         return [option for option, value in values.items() if value]
 

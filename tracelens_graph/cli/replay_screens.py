@@ -163,6 +163,7 @@ def _print_lines(lines: Iterable[str], indent: str = "  ", behind: int = 2) -> N
 
 
 def _ask_next(asked: Asked, words: str, folder: str) -> None:
+    words = f"--from-database {words}" if asked.from_database else words
     print(f"ask next: {asked.call.complete(f'tracelens-graph replay TRACE {words} -o {folder}')}")
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def replay_trace(asked: Asked) -> None:
     """List what can be replayed of a trace, or write it."""
     device, added = architecture_named(asked.arch), extension_of(list(asked.extensions))
-    core = load(asked.trace, wants_gpu=True, et=asked.et)
+    core = _in_database(asked.trace) if asked.from_database else load(asked.trace, wants_gpu=True, et=asked.et)
     if asked.by_roof:
         device = architecture_of(core, device)
     asked = _in_counted_steps(asked, core)
@@ -44,6 +44,15 @@ def replay_trace(asked: Asked) -> None:
         _write_one(asked, asked.output, w)
         return
     _list_or_write(asked, w, device)
+
+
+def _in_database(trace: str) -> Core:
+    """The signatures of a trace in the database, as a graph."""
+    from tracelens_graph.cli.db import connection
+    from tracelens_graph.db.database import Database
+
+    with Database(connection()) as graphs:
+        return graphs.signature_core(trace)
 
 
 def _list_or_write(asked: Asked, w: Window, device: Architecture | None) -> None:

@@ -39,7 +39,7 @@ from tracelens_graph.cli.options import (
 from tracelens_graph.cli.outputs import Outputs, Writes
 from tracelens_graph.cli.report_answer import Answer, Asked, Calls, Report, Theirs, answer_of
 from tracelens_graph.cli.shown import TABLE, print_table, put, screen
-from tracelens_graph.cli.traces import check_pipes, count_named, extension_of, load, traces_named
+from tracelens_graph.cli.traces import as_one, check_pipes, count_named, extension_of, load, traces_named
 from tracelens_graph.cli.windows import Window
 
 if TYPE_CHECKING:
@@ -196,6 +196,8 @@ def report(
 
         conditions = gate.parse(fail_if, by_name.SUFFIXES if against is not None else (), options)
     paths = traces_named(traces)
+    if compare_with or against or et or outputs.formats or window.device is not None or ANYWHERE.get().memory:
+        paths = as_one(traces, paths)
     several = len(paths) if len(paths) > 1 else 0
     number = count_named(traces, paths)
     refuse(

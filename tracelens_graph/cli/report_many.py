@@ -62,7 +62,7 @@ class Outcome:
         line: its line in the overview.
         accelerator: what its devices are called if they are no GPUs.
         error: why there is none.
-        is_broken: whether that is a fault, and not a file that is no trace.
+        is_broken: whether that is a fault, and not a file that is not a trace.
     """
 
     text: str = ""

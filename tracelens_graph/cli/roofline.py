@@ -153,7 +153,7 @@ FORMS: Forms = {
 
 
 def _of_profile(core: Core) -> Architecture | None:
-    """The one device with the properties of a profile of JAX, which tells no names; a line says what was taken.
+    """The one device with the properties of a profile of JAX, which has no names; a line says what was taken.
 
     Raises:
         AnalysisError: several devices have these properties.

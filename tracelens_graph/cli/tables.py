@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _ROWS_FOR_PEOPLE = 30
 _LONGEST = 300
-"""Columns of a fact; names in a file can be of any length, and the JSON output has them whole."""
+"""Columns of a fact; names in a file can be of any length."""
 
 OneTable = Annotated[Outputs, Writes(*TABLE)]
 """The outputs of a command that shows one table."""

@@ -57,6 +57,21 @@ def count_named(arguments: Sequence[str], files: Sequence[str]) -> str:
     return f"{len(files)} ranks, which are fused in {file}; save {file} --rank N -o rank.tlg makes a file of one"
 
 
+def as_one(arguments: Sequence[str], files: list[str]) -> list[str]:
+    """The files, or the one that a user named where its ranks are one graph, too: for what is asked of one trace.
+
+    Args:
+        arguments: what the user named.
+        files: the files that these are.
+    """
+    if len(files) > 1 and len(arguments) == 1 and os.path.isfile(arguments[0]):
+        from tracelens_graph.loading.fused import is_one_recording
+
+        if is_one_recording(arguments[0]):
+            return list(arguments)
+    return files
+
+
 def say_copies(files: Sequence[str]) -> None:
     """Say of profiles of JAX that were found in a folder which copies beside them are left out."""
     from tracelens_graph.loaders.xplane.files import viewer_copies
@@ -113,9 +128,9 @@ def _given_names(names: str, runs: int) -> list[str]:
 
 
 def _names_by_files(runs: Sequence[str]) -> list[str]:
-    """What tells the runs apart: their files, the folders of files that are all called alike, else their place.
+    """What separates the runs: their files, the folders of files that are all called alike, else their place.
 
-    Of folders of JAX those that were given to it, if these tell the runs apart.
+    Of folders of JAX those that were given to it, if these separate the runs.
     """
     from tracelens_graph.utils.texts import distinct_names
 
@@ -131,7 +146,7 @@ def _names_by_files(runs: Sequence[str]) -> list[str]:
 
 
 _RUN_OF_JAX = re.compile(r"/plugins/profile/[^/]+$")
-"""What JAX puts below the folder that it is told to write to."""
+"""What JAX puts below the folder that it is asked to write to."""
 
 
 def load_set(

@@ -22,7 +22,7 @@ class GPUEventAnalyser:
     """How long some GPU events computed, communicated and copied, overlaps counted once.
 
     Args:
-        events: events of one tree, or entries of a file's event list; those that are no GPU events are left out.
+        events: events of one tree, or entries of a file's event list; those that are not GPU events are left out.
 
     Raises:
         AnalysisError: the events are of several trees.

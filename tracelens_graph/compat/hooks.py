@@ -77,7 +77,7 @@ def from_hooks(module: ModuleType, name: str) -> Extension:
         table_sets=(trees.frames_of(frames),) if frames else (),
         postprocess=trees.changed if change else None,
         name=name,
-        notes=[f"{name}: {hook} is no hook that is known here; it is left out" for hook in others],
+        notes=[f"{name}: {hook} is not a known hook; it is left out" for hook in others],
     )
 
 

@@ -4,7 +4,7 @@
     tree.build_tree(add_python_func=True)
     tree.traverse_subtree_and_print(tree.get_node_by_ext_id_pid_tid(1234, 5678, 5678))
 
-Where it departs: events are read-only views (`TraceEvent`), entries of the file that are no events (flow arrows,
+Where it departs: events are read-only views (`TraceEvent`), entries of the file that are not events (flow arrows,
 metadata) are not among them, and an event that outlives the one it started in stays in the tree.
 """
 

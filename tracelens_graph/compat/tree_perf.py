@@ -355,7 +355,7 @@ class TreePerfAnalyzer(PerformanceMethods):
             UID -> module, each before those in it. Their times are keys of the events: see `TraceEvent`.
 
         Raises:
-            AnalysisError: the event is no module, or Python frames are not part of the tree.
+            AnalysisError: the event is not a module, or Python frames are not part of the tree.
         """
         core, c = self.tree.graph, self.tree.graph.columns
         root = core.row(root_nn_module["UID"])

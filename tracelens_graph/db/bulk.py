@@ -180,7 +180,7 @@ class BulkExport:
             progress(done := done + len(edges), image.size)
 
     def _merge(self, label: str, scopes: Mapping[str, str], values: Mapping[str, Any]) -> None:
-        """Add what a trace knows of a node that is no event; what it does not know stays, as in a push."""
+        """Add what a trace knows of a node that is not an event; what it does not know stays, as in a push."""
         key = KEYS[label]
         identity = (label, scopes[key.scope], values[key.name])
         if identity not in self._context:

@@ -88,6 +88,19 @@ def why_outdated(trace: Mapping[str, Any]) -> str:
     )
 
 
+def checked(trace: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A trace that can be read.
+
+    Raises:
+        DatabaseError: it is not complete, or is stored by another version.
+    """
+    if trace["state"] != "complete":
+        raise DatabaseError(f"{trace['path']} is not complete in the database ({trace['state']}): push it again")
+    if not is_current(trace):
+        raise DatabaseError(why_outdated(trace))
+    return trace
+
+
 def _fits(value: Any, kind: Type) -> bool:
     """Whether a property is of a type."""
     if kind == "strs":

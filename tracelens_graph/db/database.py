@@ -33,6 +33,7 @@ from tracelens_graph.db.image import Options, Placement, TraceImage
 from tracelens_graph.db.labels import Label, labels_of
 from tracelens_graph.db.pull import pull_trace
 from tracelens_graph.db.push import Outcome, make_schema, push_trace, push_whole
+from tracelens_graph.db.signatures import read_signatures
 from tracelens_graph.db.statements import DIFF, MATCHING
 from tracelens_graph.db.subject import check_values
 from tracelens_graph.db.trace_image import image_of
@@ -348,6 +349,29 @@ class Database:
         """As `pull`, without the face of networkx."""
         with self._in_words():
             return pull_trace(self._db, trace, progress)
+
+    def signature_graph(self, trace: str) -> TraceGraph:
+        """A graph of the signatures that a trace spent GPU time on, also where it was pushed as facts alone.
+
+        It answers what goes by operations and their arguments: `replay.replay_signatures(graph)` and
+        `replay.plan(node)` of one of its ops. It has as many calls of each signature as the trace, with their GPU time;
+        what they called, and what stood around them, is not known.
+
+        Args:
+            trace: id or the beginning of one, `run/name`, or name of the trace.
+
+        Raises:
+            DatabaseError: the database cannot be reached or refuses; there is no such trace; it is not complete, was
+                pushed by another version, or has no signature with GPU time; or somebody changed it.
+        """
+        from tracelens_graph.nxview.trace_graph import TraceGraph
+
+        return TraceGraph(self.signature_core(trace))
+
+    def signature_core(self, trace: str) -> Core:
+        """As `signature_graph`, without the face of networkx."""
+        with self._in_words():
+            return read_signatures(self._db, trace)
 
     def ask(self, question: str, /, *, timeout_s: float = 60, write: bool = False, **parameters: Any) -> Table:
         """The answer to a query of the library by its name, or to a Cypher statement.

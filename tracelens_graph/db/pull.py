@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from tracelens_graph.db.catalog import is_current, resolve, traces, why_outdated
+from tracelens_graph.db.catalog import checked, resolve, traces
 from tracelens_graph.db.connection import OpenDatabase
 from tracelens_graph.db.image import ranges_by_size
 from tracelens_graph.errors import DatabaseError
@@ -93,27 +93,20 @@ def pull_trace(db: OpenDatabase, wanted: str, progress: Progress | None = None) 
     """
     from neo4j.exceptions import CypherTypeError
 
-    trace = resolve(traces(db), wanted)
-    _check(trace)
+    trace = checked(resolve(traces(db), wanted))
+    if trace.get("lean"):
+        raise DatabaseError(
+            f"{trace['path']} was pushed without some of its events, so its graph cannot be put together again"
+        )
     with db.session(reads=True) as session:
         try:
             core = _Reader(session, trace, progress).core()
         except (KeyError, IndexError, TypeError, ValueError, msgspec.MsgspecError, CypherTypeError) as error:
-            raise _damaged(trace, "a property or a label is not what was pushed") from error
+            raise damaged(trace, "a property or a label is not what was pushed") from error
     # Reading takes many transactions; a trace that is the same afterwards was not replaced in between.
     if trace not in traces(db):
         raise DatabaseError(f"{trace['path']} was changed by somebody else while it was read: pull it again")
     return core
-
-
-def _check(trace: Mapping[str, Any]) -> None:
-    path = trace.get("path", trace["id"])
-    if trace["state"] != "complete":
-        raise DatabaseError(f"{path} is not complete in the database ({trace['state']}): push it again")
-    if trace.get("lean"):
-        raise DatabaseError(f"{path} was pushed without some of its events, so its graph cannot be put together again")
-    if not is_current(trace):
-        raise DatabaseError(why_outdated(trace))
 
 
 class _Reader:
@@ -126,7 +119,7 @@ class _Reader:
         self._done = 0
         ((self._size,),) = self._rows(_COUNT)
         if self._size != trace["nodes"]:  # before memory is taken for them
-            raise _damaged(trace, f"{self._size:,} events are there in place of those pushed")
+            raise damaged(trace, f"{self._size:,} events are there in place of those pushed")
         self._arrays = {prop.name: np.full(self._size, prop.absent or 0, prop.dtype) for prop in STORED}
         self._names: dict[str, int] = {}
         self._signatures: dict[str, int] = {}
@@ -176,7 +169,7 @@ class _Reader:
         numbers = np.array(found, np.int64).reshape(-1, len(_NUMBERS) + 2)
         numbers = numbers[np.argsort(numbers[:, 0])]
         if not np.array_equal(numbers[:, 0], np.arange(low, high)):
-            raise _damaged(self._trace, "events are missing")
+            raise damaged(self._trace, "events are missing")
         for place, prop in enumerate(_NUMBERS, 2):
             self._arrays[prop.name][low:high] = numbers[:, place]
             # numpy cuts numbers that are too large for a column, and raises nothing.
@@ -260,7 +253,7 @@ class _Reader:
         pushed = json.loads(self._trace.get("pulled_edges") or "{}")
         for edge_type, number in self._edges.items():
             if pushed.get(edge_type, number) != number:
-                raise _damaged(self._trace, f"{number:,} edges {edge_type} are there in place of {pushed[edge_type]:,}")
+                raise damaged(self._trace, f"{number:,} edges {edge_type} are there in place of {pushed[edge_type]:,}")
 
     def _check_structure(self, threads: int) -> None:
         """See that callers are callers, whatever has been done to the database."""
@@ -272,9 +265,9 @@ class _Reader:
         fits = (above < row[called]) & (row[called] <= last[above]) & (last[called] <= last[above])
         fits &= depth[called] == depth[above] + 1
         if not fits.all() or (depth[~called] != 0).any() or (last < row).any():
-            raise _damaged(self._trace, "calls are missing")
+            raise damaged(self._trace, "calls are missing")
         if self._size and not 0 <= a["thread"].min() <= a["thread"].max() < threads:
-            raise _damaged(self._trace, "threads are missing")
+            raise damaged(self._trace, "threads are missing")
 
     def _flows(self, columns: Columns) -> list[Flow]:
         """Both ends of every arrow from a forward to a backward op, and of those that lead nowhere."""
@@ -288,7 +281,7 @@ class _Reader:
             at = np.minimum(np.searchsorted(columns.uid, uids, sorter=order), self._size - 1)
             rows = order[at] if len(at) else at
             if (columns.uid[rows] != uids).any():
-                raise _damaged(self._trace, "ends of arrows are missing")
+                raise damaged(self._trace, "ends of arrows are missing")
             ends = zip(columns.thread[rows].tolist(), columns.start_ns[rows].tolist(), strict=True)
             flows += [(phase, key, thread, time) for key, (thread, time) in enumerate(ends)]
         for key in range(self._trace.get("lost_arrows", 0)):
@@ -337,5 +330,6 @@ class _Reader:
             self._progress(self._done, self._in_all)
 
 
-def _damaged(trace: Mapping[str, Any], what: str) -> DatabaseError:
+def damaged(trace: Mapping[str, Any], what: str) -> DatabaseError:
+    """What is wrong with a trace that somebody changed."""
     return DatabaseError(f"{trace['path']} was changed in the database, {what}: push it again with --replace")

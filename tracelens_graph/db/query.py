@@ -123,7 +123,7 @@ def prepared(db: OpenDatabase, query: Query, parameters: Mapping[str, Any]) -> t
 
 
 def _traces_of(query: Query) -> Iterator[str]:
-    """Parameters that name a trace: those of defaults that are no numbers, and `$trace`."""
+    """Parameters that name a trace: those of defaults that are not numbers, and `$trace`."""
     for name in TRACE_PARAMETERS:
         default = query.asked.defaults.get(name)
         if default.kind not in _NUMBERS if default else name == "trace" and name in query.asked.used:

@@ -12,6 +12,7 @@ from tracelens_graph.db.catalog import called, diffs, matchings, paths, traces
 from tracelens_graph.db.connection import OpenDatabase
 from tracelens_graph.db.image import Options
 from tracelens_graph.errors import DatabaseError
+from tracelens_graph.frameworks import PYTORCH
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.database import LABEL
 from tracelens_graph.utils.suggest import did_you_mean, there_are
@@ -100,7 +101,7 @@ def _of_memory(complete: Sequence[Mapping[str, Any]], given: Mapping[str, Any]) 
         return ""
     if Kind.MemoryEvent.name not in Options.of(trace["options"]).kinds:
         return "allocations were left out when the trace was pushed: push it with --replace, and MemoryEvent in --only"
-    return "no allocation is recorded: record with profile_memory=True" if given.get("step") is None else ""
+    return PYTORCH.no_allocations if given.get("step") is None else ""
 
 
 def _of_ranks(db: OpenDatabase, query: Query, complete: Sequence[Mapping[str, Any]], given: Mapping[str, Any]) -> str:

@@ -32,6 +32,17 @@ MOST_ROWS = 1_000_000
 """Rows of an answer that are taken."""
 
 _PLACE = re.compile(r"\(line: 1, offset: (\d+)\)")
+_REFUSALS = (
+    (r"built-in function for given function (\S+?)\((.*?)\)\.", "{0}",
+     "{0} does not take {1} here; toString() and toInteger() make one of the other"),
+    (r"Function (\S+) did not receive correct", "{0}", "{0} does not take such values"),
+    (r"Cast failed\. (?:Could not convert )?(.*?) (?:is not in|to) ", "",
+     "{0} is no number; Neo4j alone has null there"),
+    (r"Divide by zero", "/", "division by zero"),
+    (r"Modulo by zero", "%", "division by zero"),
+    (r"Overflow exception", "", "a number is beyond 64 bits"),
+)  # fmt: skip
+"""What the engine says, what stands in the statement there if once, and what it means to whoever wrote that."""
 _UNKNOWN_PROPERTY = re.compile(r"Cannot find property (\S+) for (\S+?)\.")
 _GPU = [kind.name for kind in GPU_KINDS]
 
@@ -143,16 +154,20 @@ def _in_words(error: BaseException, asked: Translated, timeout_s: float) -> Base
         return DatabaseError(f"it took longer than {timeout_s:g} s, and was given up")
     if line.startswith("Buffer manager exception"):
         return DatabaseError(f"it needs more than the {MEMORY_BYTES / 1024**2:,.0f} MB that it may take")
-    what = re.sub(r"^(Runtime|Binder|Parser|Catalog|Conversion) exception: ", "", line)
     if place := _PLACE.search(line):
-        return DatabaseError(f"{asked.place(int(place[1]))}: here the engine cannot read on; what it lacks needs Neo4j")
+        return DatabaseError(
+            f"{asked.place(int(place[1]))}: here the engine cannot read on: the statement is cut short, or needs Neo4j"
+        )
     if unknown := _UNKNOWN_PROPERTY.search(line):
         from tracelens_graph.embedded.labels import LABELS, properties_of
         from tracelens_graph.utils.suggest import did_you_mean
 
         meant = did_you_mean(unknown[1], {prop.name for label in LABELS for prop in properties_of(label)}, cutoff=0.75)
         return DatabaseError(f"{unknown[2]} has no property {unknown[1]}" + (f"; {meant}" if meant else ""))
-    return DatabaseError(what)
+    for pattern, sign, words in _REFUSALS:
+        if refused := re.search(pattern, line):
+            return DatabaseError(asked.placed(sign.format(*refused.groups()), words.format(*refused.groups())))
+    return DatabaseError(f"the engine refuses: {line.partition(' exception: ')[2] or line}")
 
 
 def plain(value: Any) -> Any:

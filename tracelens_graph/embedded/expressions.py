@@ -19,14 +19,56 @@ def values(s: Statement, begin: int, end: int) -> str:
     Raises:
         DatabaseError: there is something that only Neo4j knows; in one line, with the place.
     """
-    parts, place = [], begin
+    parts: list[str] = []
+    place, left = begin, 0  # where the operand begins that an IN may follow
     while place < end:
-        text, place = _next(s, place, begin, end)
+        if s.tokens[place].word == "IN":
+            value = "".join(parts[left:])
+            text, place = _member(s, f" ({value})" if len(parts) > left + 1 else value, place, end)
+            del parts[left:]
+        else:
+            left = len(parts) + 1 if _ends_operand(s, place) else left
+            text, place = _next(s, place, begin, end)
         parts.append(text)
     found = "".join(parts)
     if len(found) > LARGEST:
         raise s.wrong(begin, f"this is more than {LARGEST:,} characters for the engine: take it apart with WITH")
     return found
+
+
+def _ends_operand(s: Statement, place: int) -> bool:
+    token = s.tokens[place]
+    return token.text in _LOOSER if token.kind == "symbol" else token.word in KEYWORDS - _WITHIN
+
+
+def _member(s: Statement, value: str, place: int, end: int) -> Read:
+    """`value IN list`: where the list has a null, the engine says false of what is not in it, and Neo4j null."""
+    stop = next((at for at in s.outer(place + 1, end) if _ends_operand(s, at)), end)
+    if stop == place + 1:
+        raise s.wrong(place, "nothing follows IN")
+    found, plain = values(s, place + 1, stop), f"{value}{s.as_is(place)}"
+    if _is_without_null(s, place + 1, stop):
+        return f"{plain}{found}", stop
+    has_null = f"size(list_filter({found}, __e -> __e IS NULL)) > 0"
+    empty = f" (CASE WHEN size({found}) = 0 THEN false"
+    return f"{empty} WHEN {has_null} THEN nullif({plain}{found}, false) ELSE {plain}{found} END)", stop
+
+
+def _is_without_null(s: Statement, begin: int, end: int) -> bool:
+    """Whether a list is one of numbers and texts, as far as the statement shows."""
+    token, inside = s.at(begin), s.tokens[begin + 1 : end - 1]
+    if token.kind == "parameter" and begin + 1 == end:
+        given = s.parameters[token.text[1:]]
+        return isinstance(given, list) and bool(given) and None not in given
+    return token.text == "[" and bool(inside) and all(
+        one.kind in ("string", "number") or one.text in (",", "-") for one in inside
+    )  # fmt: skip
+
+
+_LOOSER = frozenset(",|=<>")
+"""Signs that bind less than IN."""
+_WITHIN = frozenset(("TRUE", "FALSE", "NULL", "END"))
+"""Words that may be part of an operand of IN."""
 
 
 def _next(s: Statement, place: int, begin: int, end: int) -> Read:
@@ -137,8 +179,8 @@ def _call(s: Statement, place: int) -> Read:
     if name in QUANTIFIERS:
         if s.at(place + 3).word != "IN":
             raise s.wrong(place, f"{name} is written {name}(x IN list WHERE ...)")
-        s.declared(place + 2)
-        return f"{lead}{name}({values(s, place + 2, closed)})", after
+        of = f"{s.declared(place + 2)}{s.as_is(place + 3)}{values(s, place + 4, closed)}"
+        return f"{lead}{name}({of})", after
     parts = s.split(place + 2, closed) if closed > place + 2 else []
     if name == "range":
         _check_range(s, parts)

@@ -10,6 +10,10 @@ from tracelens_graph.schema import GPU_KINDS
 _GPU = ", ".join(f"'{kind.name}'" for kind in GPU_KINDS)
 _EVENTS = ", ".join(f"'{kind}'" for kind in EVENTS)
 
+_ROUND = (  # halves up
+    "(CASE WHEN to_double({0}) - floor(to_double({0})) >= 0.5 THEN ceil(to_double({0})) ELSE floor(to_double({0})) END)"
+)
+
 FUNCTIONS: Mapping[tuple[str, int], str] = {
     ("type", 1): "label({0})",
     ("labels", 1): f"(CASE WHEN label({{0}}) IN [{_GPU}] THEN [label({{0}}), 'Event', 'GpuEvent'] "
@@ -21,8 +25,10 @@ FUNCTIONS: Mapping[tuple[str, int], str] = {
     # What is cut off here is rounded there.
     ("tointeger", 1): "(CASE WHEN to_double({0}) < 0 THEN to_int64(ceil(to_double({0}))) "
     "ELSE to_int64(floor(to_double({0}))) END)",
-    ("tostring", 1): "to_string({0})",
-    ("round", 1): "round({0}, 0)",
+    ("tostring", 1): "(CASE typeof({0}) WHEN 'DOUBLE' THEN regexp_replace(to_string({0}), '^(-?[0-9]+[.][0-9]+?)0*$', "
+    "'\\\\1') WHEN 'BOOL' THEN lower(to_string({0})) ELSE to_string({0}) END)",
+    ("round", 1): _ROUND,
+    ("round", 2): f"(CASE WHEN {{1}} = 0 THEN {_ROUND} ELSE round({{0}}, {{1}}) END)",
     ("log", 1): "ln({0})",
     ("substring", 2): "substring({0}, ({1}) + 1, size({0}))",
     ("substring", 3): "substring({0}, ({1}) + 1, {2})",
@@ -40,7 +46,7 @@ SAME = frozenset((
     "abs", "acos", "all", "any", "asin", "atan", "atan2", "avg", "ceil", "coalesce", "collect", "cos", "cot", "count",
     "degrees", "floor", "id", "left", "length", "log10", "ltrim", "max", "min", "nodes", "none", "nullif",
     "percentilecont", "percentiledisc", "pi", "properties", "radians", "relationships", "replace", "reverse",
-    "right", "round", "rtrim",
+    "right", "rtrim",
     "sign", "sin", "single", "size", "sqrt", "tan", "tolower", "toupper", "lower", "upper", "trim",
 ))  # fmt: skip
 """Functions that both engines call so, and mean the same by."""

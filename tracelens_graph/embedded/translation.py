@@ -50,6 +50,11 @@ class Translated:
         """Where in the user's text a character of the engine's comes from, for people."""
         return place_of(self.source, [at for start, at in self.starts if start <= offset][-1])
 
+    def placed(self, what: str, why: str) -> str:
+        """An error about something, with its place where it stands in the user's text once."""
+        found = list(re.finditer(re.escape(what), self.source, re.IGNORECASE)) if what else []
+        return f"{place_of(self.source, found[0].start())}: {why}" if len(found) == 1 else why
+
 
 def translated(
     text: str, universe: Collection[str], types: Collection[str], parameters: Mapping[str, Any]
@@ -81,6 +86,8 @@ def translated(
     parts: list[str] = []
     for number, (mark, stop) in enumerate(bounds):
         word = s.tokens[mark].word
+        if mark + 1 == stop and word not in ("OPTIONAL", "UNION"):
+            raise s.wrong(mark, f"nothing follows {s.tokens[mark].text}")
         if word == "MATCH":
             where = bounds[number + 1] if s.at(stop).word == "WHERE" else None
             parts.append(f"{s.as_is(mark)} {matched(s, values, mark + 1, stop, where)}")

@@ -197,7 +197,7 @@ def _collective(execution: ExecutionTrace, row: int) -> dict[str, Any]:
 
 
 def group_address(execution: ExecutionTrace, row: int) -> int | None:
-    """The number that tells the process group of a collective where it has no name: equal on one rank for one group."""
+    """The number of the process group of a collective where it has no name: equal on one rank for one group."""
     inputs = execution.inputs[row].decoded()
     at = _place_of_name(inputs)
     found = inputs[at - 2].value if at >= 3 else None

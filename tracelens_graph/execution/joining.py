@@ -102,7 +102,7 @@ def join(core: Core, execution: ExecutionTrace, record_ids: np.ndarray) -> Link:
         record_ids: per row of the graph the id of its record function, 0 for none.
 
     Raises:
-        LinkError: they are not of one program, or not of one rank, or too little is there to tell; the message names
+        LinkError: they are not of one program, or not of one rank, or too little is there to decide; the message names
             both files and the share.
     """
     trace, nodes = Side.of_graph(core, record_ids), Side.of_execution_trace(execution, core)
@@ -128,11 +128,11 @@ def join(core: Core, execution: ExecutionTrace, record_ids: np.ndarray) -> Link:
         raise LinkError(f"{_both(core, execution)}: nothing to join: {lacking} has no ops")
     if most_names:
         raise LinkError(
-            f"{_both(core, execution)}: too little to tell whether they are of one run: what fits has "
+            f"{_both(core, execution)}: too little to decide whether they come from one run: what fits has "
             f"{most_names} different name{'' if most_names == 1 else 's'}, {_FEWEST_NAMES} are needed"
         )
     raise LinkError(
-        f"{_both(core, execution)}: not of one run: at most {best:.1f} % of the names are equal, "
+        f"{_both(core, execution)}: not from one run: at most {best:.1f} % of the names are equal, "
         f"{ENOUGH_PERCENT} % are needed"
     )
 

@@ -448,7 +448,7 @@ def _storages(
 
 
 def _reaches(uses: TensorUses) -> tuple[np.ndarray, np.ndarray]:
-    """How many bytes from the start of its storage each tensor reaches, and whether strides tell."""
+    """How many bytes from the start of its storage each tensor reaches, and whether strides are known."""
     pair, back = np.unique(uses.shape.astype(np.int64) * len(uses.all_strides) + uses.strides, return_inverse=True)
     elements, exact = np.zeros(len(pair), np.int64), np.zeros(len(pair), bool)
     for i, key in enumerate(pair.tolist()):

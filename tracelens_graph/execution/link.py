@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tracelens_graph.graph.context import Context
 
 _MOST_SHOWN = 3
-"""Tensors of each side of an op that its line tells; then their number."""
+"""Tensors of each side of an op that its line shows; then their number."""
 
 
 @dataclass(eq=False, repr=False)

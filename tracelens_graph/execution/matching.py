@@ -130,7 +130,7 @@ def _by_name(side: Side, at: np.ndarray, size: int) -> Pairs:
 
 
 _REACH = 4
-"""Neighbours on each side by which places of two sequences are told to be alike."""
+"""Neighbours on each side by which places of two sequences are found to be alike."""
 _VOTERS = 256
 _AS_GOOD = 0.5
 """Share of the votes of the best place from which on another one is looked at."""

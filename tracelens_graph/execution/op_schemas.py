@@ -52,7 +52,7 @@ OVERWRITING = frozenset(
 """Operators that write their first argument and do not read it."""
 
 NOTING = frozenset(("aten::record_stream",))
-"""Operators that neither read nor write their first argument, whatever their schema says: this one tells the allocator
+"""Operators that neither read nor write their first argument, whatever their schema says: this one is for the allocator
 of CUDA's memory that a stream uses it."""
 
 NEVER_MAKING = frozenset(("record_param_comms",))

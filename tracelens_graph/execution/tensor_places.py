@@ -46,7 +46,7 @@ class Places(NamedTuple):
 
     Attributes:
         steps: for each argument with tensors its position, or what is known of its elements.
-        told: number of arguments whose type is told.
+        told: number of arguments whose type is given.
         position, element, dtype, shape, strides: columns as in `TensorUses`.
     """
 

@@ -159,7 +159,7 @@ class _Reader:
             self._convert()
 
     def _untyped(self, values: list[Any], typed: int, row: int, is_output: bool, first: int = 0) -> None:
-        """Take in tensors whose types are missing: their form tells."""
+        """Take in tensors whose types are missing: their form decides."""
         for at in range(typed, len(values)):
             for element, value in _by_form(values[at]):
                 self.untyped.append((row, is_output, first + at, element, value))

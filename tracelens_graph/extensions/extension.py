@@ -89,7 +89,7 @@ def guarded(function: Callable[..., Any], name: str, file: str | None = None, re
 
     Args:
         function: a function; one of this package stays as it is unless a file is given.
-        name: what messages call it where it tells no file.
+        name: what messages call it where it names no file.
         file: the file that it comes from; by default the one that it is written in.
         returns: what it has to return.
     """
@@ -144,7 +144,7 @@ class Replayer:
             raise ExtensionError(f"imports is a list of modules, not the text {self.imports!r:.60}")
         for module in self.imports:
             if not is_module(module):
-                raise ExtensionError(f"{module!r:.60} is no name of a module")
+                raise ExtensionError(f"{module!r:.60} is not the name of a module")
         for argument, options in self.fills.items():
             if not isinstance(options, Mapping) or not all(_OPTION.fullmatch(str(option)) for option in options):
                 raise ExtensionError(f"{argument} is filled by a mapping such as {{'fill': 'normal'}}: {options!r:.60}")
@@ -226,7 +226,7 @@ class Extension:
                 object.__setattr__(self, attribute, value)
 
     def guarded(self, file: str) -> Extension:
-        """The extension with errors of its functions told as those of a file."""
+        """The extension with errors of its functions raised as those of a file."""
         return replace(self, **self._guarded(file))
 
     def _guarded(self, file: str | None) -> dict[str, Any]:
@@ -322,7 +322,7 @@ class Extension:
         """The graph as post-processing leaves it; asked once per graph, and never of its own result.
 
         Raises:
-            ExtensionError: what is returned is no graph.
+            ExtensionError: what is returned is not a graph.
         """
         return core if self.postprocess is None else whole_window(core).once(_processed, self)
 

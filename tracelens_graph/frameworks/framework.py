@@ -105,7 +105,7 @@ PYTORCH = Framework(
     no_modules="the trace has no nn.Module frames: record it with with_stack=True",
     no_place="the trace has no modules and no lines of Python: record it with with_stack=True",
     no_backward="",
-    no_allocations="no allocation is recorded: record with profile_memory=True",
+    no_allocations="no allocation is recorded: record with profile_memory=True, or name a snapshot: --memory FILE",
     no_programs="only profiles of JAX say which compiled programs ran",
     recording="profiler",
     host_collective=Kind.Annotation,
@@ -141,6 +141,7 @@ ROCPROF = replace(
     no_modules="no range of roctx names a module: mark modules with ranges",
     no_place="no range of roctx names a module, and Python stacks are not recorded",
     no_allocations="allocations are not read from what AMD's profilers write",
+    advice={"record_launches": "hip_trace"},
     recording="rocprof",
 )
 """A program under rocprofv3 or rocmProfileData."""
@@ -187,7 +188,7 @@ XLA = Framework(
     owner_rule_meaning=OWNER_RULE_MEANING
     | {
         OwnerRule.nearest_op: "charged to the instruction above its launch",
-        OwnerRule.no_op: "launched for no known instruction, as copies and command buffers can be: charged to nobody",
+        OwnerRule.no_op: "launched for no known instruction, as copies and command buffers can be: charged to nothing",
     },
     short_kinds={**PYTORCH.short_kinds, Kind.Module: "scope", Kind.Op: "hlo"},
     step_mark="jax.profiler.StepTraceAnnotation",

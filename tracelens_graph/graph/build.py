@@ -50,7 +50,7 @@ class EventTable:
         collectives: (uid, collective arguments) of ops and kernels that have them.
         info: the trace's facts; its `start_epoch_ns` and `lead_ns` are set here.
         details: where the arguments of single events can be looked up.
-        of_graphs: positions of GPU events that a graph launched, and that tell themselves what they belong to.
+        of_graphs: positions of GPU events that a graph launched, and that name themselves what they belong to.
         programs: compiled programs that ops are of.
         sources: lines of source that their instructions come from.
         first_ns: earliest start of what viewers draw and is no event here, as in `start_ns`; None without any.

@@ -35,7 +35,7 @@ class Communication(NamedTuple):
     """What a kernel's name says of its communication.
 
     Attributes:
-        library: what it belongs to; empty where only the kind is told.
+        library: what it belongs to; empty where only the kind is known.
         kind: the kind of the collective; `unknown` where the name does not say.
         in_tracelens: whether TraceLens's tables count it as communication, not as computation.
     """
@@ -49,7 +49,7 @@ class Library(NamedTuple):
     """How the communication kernels of a library are known by name.
 
     Attributes:
-        name: the library; empty where names tell the kind alone.
+        name: the library; empty where names give the kind alone.
         marker: regular expression found in the names of its kernels, in lower case.
         kinds: (regular expression, kind) of names whose words do not say the kind; the first that fits counts.
         in_tracelens: see Communication.

@@ -2,7 +2,7 @@
 
 A node is this rank's part of a collective; its key is the same on all ranks of the group, so putting ranks
 together is a matter of equal keys. Arguments of the kernel count most, those of its op `record_param_comms` fill
-in. Old traces have neither: there the op around it, the annotation or the kernel's name tell what it was.
+in. Old traces have neither: there the op around it, the annotation or the kernel's name say what it was.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def _groups_on_host(core: Core, spans: np.ndarray) -> dict[Any, dict[str, Any]]:
     """What is certain of the groups of collectives on the host: thread that runs them -> arguments; None -> any other.
 
     Spans do not name their group. It is certain if this rank is in one group only, and its ranks are if they are those
-    of all its groups. Else threads tell: gloo gives each group threads of its own when it is made. Where all of them
+    of all its groups. Else threads show it: gloo gives each group threads of its own when it is made. Where all of them
     ran something, they are those of the groups in the same order.
     """
     groups = []
@@ -310,7 +310,7 @@ def _node(core: Core, members: Sequence[_Part], index: int) -> Collective:
     group, ranks = first.text("group"), first.ranks
     place = f"#{index}" if first.sequence is None else str(first.sequence)
     if first.on_host and ranks is None:
-        # It may be of any of several groups: its place tells nothing to other ranks.
+        # It may be of any of several groups: its place says nothing to other ranks.
         place = f"{first.rank()}{place}"
     if first.kind in _POINT_TO_POINT:
         # Each rank counts its own transfers, so that their numbers say nothing to the other end.

@@ -25,7 +25,7 @@ class Columns:
     stream and start, then the layers beside the forest (annotations and the like) by thread and start.
 
     An array is looked up in the mapping when it is first read, and kept. So a mapping may read it from a file then.
-    A lean graph lacks some of them; whoever asks for one of these is told so.
+    A lean graph lacks some of them; whoever asks for one of these gets an error.
 
     Attributes:
         names: names of the columns that there are, in the order of the schema.

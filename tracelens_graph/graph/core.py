@@ -177,7 +177,7 @@ class Core(Memo):
         return np.argsort(self.columns.uid, kind="stable")
 
     def rows_of(self, uids: Iterable[int]) -> Rows:
-        """Rows of uids; -1 for a uid that is no node."""
+        """Rows of uids; -1 for a uid that is not a node."""
         wanted = np.fromiter(uids, np.int64)
         order = self._uid_order
         if not len(order):
@@ -194,7 +194,7 @@ class Core(Memo):
         """
         found = int(self.rows_of([uid])[0]) if 0 <= uid < 2**63 else -1
         if found < 0:
-            inside = "; that entry of the file is no node" if 0 <= uid < self.info.events else ""
+            inside = "; that entry of the file is not a node" if 0 <= uid < self.info.events else ""
             raise NodeNotFoundError(f"no node has uid {uid}{inside}")
         return found
 

@@ -59,7 +59,7 @@ _RAW_LIST = msgspec.json.Decoder(list[msgspec.Raw])
 _CACHED = 4
 
 NO_TEXT = -1
-"""In the place of `repaired` in `Details.places`: the file is there, but its format is no text."""
+"""In the place of `repaired` in `Details.places`: the file is there, but its format is not text."""
 
 
 class Details:

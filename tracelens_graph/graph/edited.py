@@ -54,7 +54,7 @@ def with_arguments(core: Core, arguments: Mapping[int, Mapping[str, Sequence[Any
     column = core.columns.argset.astype(np.int64)
     for row, parts in zip(_rows(core, arguments), arguments.values(), strict=True):
         if unknown := sorted(parts.keys() - set(ARGUMENTS)):
-            raise ValueError(f"{unknown[0]!r} is no part of arguments; {hint(unknown[0], ARGUMENTS)}")
+            raise ValueError(f"{unknown[0]!r} is not part of arguments; {hint(unknown[0], ARGUMENTS)}")
         code = int(column[row])
         old = argsets[code] if code >= 0 else ("",) * 4
         texts = [json.dumps(list(parts[key])) if key in parts else old[i] for i, key in enumerate(ARGUMENTS)]

@@ -46,7 +46,7 @@ def build_forest(group: Codes, start: Ns, dur: Ns, rank: np.ndarray, rows: Rows 
         start: start, ns.
         dur: duration, ns, not negative.
         rank: who goes outside when start and duration are equal: the lower rank, then who comes first here.
-        rows: which events of these arrays count; all without it. `Forest.order` tells positions in it.
+        rows: which events of these arrays count; all without it. `Forest.order` gives positions in it.
     """
     count = len(start) if rows is None else len(rows)
     groups = int(group.max()) + 1 if count else 0

@@ -234,7 +234,7 @@ class TraceInfo:
 
     @property
     def lost_in_all(self) -> int:
-        """Number of entries that could not be read: broken JSON, and JSON that is no event."""
+        """Number of entries that could not be read: broken JSON, and JSON that is not an event."""
         return self.lost_events + sum(self.left_out.get(why, 0) for why in UNREADABLE)
 
     @property

@@ -9,18 +9,18 @@ ranks of a job. A set can be made of whatever holds graphs:
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from pathlib import PurePath
-from typing import Any, Protocol, Self, TypeVar, overload
+from functools import partial
+from typing import Any, Self, overload
 
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.deferred import Deferred, Question, Reader
 from tracelens_graph.graph.info import TraceInfo
 from tracelens_graph.graph.node import Node
+from tracelens_graph.graph.ranks import rank_notes, rank_of
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.suggest import hint
@@ -34,50 +34,6 @@ _NAMED = 4
 
 _EARLIEST_DATE_NS = 10**17
 """No trace is of 1973 or before: what is less counts from a base that is not known."""
-
-_RANK_IN_NAME = re.compile(r"rank[-_ ]?(\d{1,6})(?!\d)", re.IGNORECASE)
-
-
-@dataclass(frozen=True, eq=False)
-class Deferred:
-    """A graph that is not held, as thousands of ranks together are too large: it is read again by whoever needs it.
-
-    Attributes:
-        info: facts about the trace.
-        left: what was made of the graph where it was read first.
-        read: reads it again.
-        file: what its set knows it by.
-        ask: asks some of the set something where they are read; see `TraceSet.ask`.
-    """
-
-    info: TraceInfo
-    left: Any
-    read: Callable[[], Core]
-    file: str
-    ask: Callable[[Question, Mapping[str, Any]], Iterable[tuple[str, Any]]]
-
-
-class Reader:
-    """A graph that is asked something where it is read, and what is kept of it from question to question."""
-
-    def __init__(self, read: Callable[[], Core]) -> None:
-        self._read = read
-
-    @cached_property
-    def core(self) -> Core:
-        """The graph."""
-        return self._read()
-
-    def once(self, make: Callable[[Core], _Made]) -> _Made:
-        """What a function makes of the graph; made when first asked for."""
-        return self.core.once(make)
-
-
-Question = Callable[[Reader, Any], Any]
-"""What a graph is asked, with what is given to it; a function of a module, so that it can be sent to a process."""
-
-
-_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True)
@@ -104,7 +60,7 @@ class TraceMember:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is no part of its trace."""
+        """Whether it is not part of its trace."""
         return not isinstance(self.graph, Window) or self.graph.is_whole
 
     @property
@@ -166,7 +122,7 @@ class TraceSet(Sequence[TraceMember]):
         self.linked = linked
         self.no_traces: tuple[str, ...] = ()
         self._source: TraceSet | None = None  # files that a set's graphs are mapped from live as long as that set
-        self.rank_notes = tuple(_rank_notes(self._members))
+        self.rank_notes = tuple(rank_notes(self._members))
         self.notes = (*notes, *self.rank_notes)
 
     @classmethod
@@ -192,12 +148,12 @@ class TraceSet(Sequence[TraceMember]):
         elif isinstance(given, Iterable):
             named = [("", graph) for graph in given]
         else:
-            raise AnalysisError(f"graphs are wanted, not {type(given).__name__}")
+            raise AnalysisError(f"expected graphs, not {type(given).__name__}")
         if named and all(isinstance(one, TraceMember) for _, one in named):
             return cls(one for _, one in named)
         for _, graph in named:
             if not isinstance(graph, Core | Window):
-                raise AnalysisError(f"a graph or a window is wanted, not {type(graph).__name__}")
+                raise AnalysisError(f"expected a graph or a window, not {type(graph).__name__}")
         windows = [window_of(graph) for _, graph in named]
         names = _unique(
             [
@@ -305,7 +261,7 @@ class TraceSet(Sequence[TraceMember]):
             for device, w in devices
         )
         made = self._again(self, (replace(one, rank=None) for one in members))
-        made.notes = (*self.notes, *_rank_notes(made._members))
+        made.notes = (*self.notes, *rank_notes(made._members))
         return made
 
     def narrowed(self, **conditions: Any) -> Self:
@@ -422,48 +378,6 @@ class TraceSet(Sequence[TraceMember]):
             raise NodeNotFoundError(f"there is no trace {ordinal} in a set of {len(self._members)}, counted from 0")
 
 
-class Ranked(Protocol):
-    """What has the name of a trace, and the number of its rank where that is known."""
-
-    @property
-    def name(self) -> str:
-        """Name of the trace."""
-
-    @property
-    def rank(self) -> int | None:
-        """Number of the rank in its job."""
-
-
-def rank_number(ranks: Sequence[Ranked], place: int) -> int:
-    """Number of a rank in its job, else its place among the ranks."""
-    number = ranks[place].rank
-    return place if number is None else number
-
-
-def rank_titles(ranks: Sequence[Ranked]) -> list[str]:
-    """What people call each rank: `rank 3`, or the name of its trace where no number separates it from others."""
-    numbers = Counter(one.rank for one in ranks)
-    return [one.name if one.rank is None or numbers[one.rank] > 1 else f"rank {one.rank}" for one in ranks]
-
-
-def rank_called(ranks: Sequence[Ranked], what: int | str) -> int:
-    """Place of the rank that is called by its number (`2`), see `rank_number`, or by the name of its trace (`rank2`).
-
-    Raises:
-        AnalysisError: none is called so, or several are.
-    """
-    number = what if isinstance(what, int) else whole_number(what)
-    places = [at for at in range(len(ranks)) if number is not None and rank_number(ranks, at) == number]
-    places = places or [at for at, one in enumerate(ranks) if one.name == what]
-    if len(places) == 1:
-        return places[0]
-    if places:
-        names = _listed([ranks[at].name for at in places])
-        raise AnalysisError(f"{what} is the number of several ranks: name the trace, one of {names}")
-    there = _listed([f"{rank_number(ranks, at)} ({one.name})" for at, one in enumerate(ranks)])
-    raise AnalysisError(f"there is no rank {what} among {there}")
-
-
 def titled(text: str, members: Iterable[TraceMember]) -> str:
     """A table's title, with what the windows of some traces are restricted to, each named where they differ."""
     titles = {one.path: "" if one.is_whole else one.window.title for one in members}
@@ -483,7 +397,7 @@ def _on_one_clock(members: Iterable[TraceMember]) -> tuple[TraceMember, ...]:
     dated = [
         replace(
             one,
-            rank=_rank(one.info) if one.rank is None else one.rank,
+            rank=rank_of(one.info) if one.rank is None else one.rank,
             clock_ns=_clock_ns(one.info, base) if one.clock_ns is None else one.clock_ns,
         )
         for one in given
@@ -502,47 +416,3 @@ def _unique(names: list[str]) -> list[str]:
     """The names; those that several have with their place behind."""
     count = Counter(names)
     return [name if count[name] == 1 else f"{name}#{place}" for place, name in enumerate(names, 1)]
-
-
-def _rank(info: TraceInfo) -> int | None:
-    """Rank in the job: from the metadata, else from the name of the file."""
-    return info.rank if info.rank is not None else rank_in_name(PurePath(info.source).name)
-
-
-def rank_in_name(name: str) -> int | None:
-    """The rank in the name of a file such as `rank3.json.gz`; None if there is none."""
-    found = _RANK_IN_NAME.search(name)
-    return int(found[1]) if found else None
-
-
-def _rank_notes(members: Sequence[TraceMember]) -> Iterator[str]:
-    """Which ranks of a run are missing, doubled, or of a job of another size; which traces say nothing usable."""
-    for run in dict.fromkeys(one.run for one in members):
-        of_run = [one for one in members if one.run == run]
-        where = f"run {run}: " if run else ""
-        if odd := [f"{one.name}: {', '.join(one.info.odd_job)}" for one in of_run if one.info.odd_job]:
-            traces = "1 trace" if len(odd) == 1 else f"{len(odd):,} traces"
-            yield f"{where}what {traces} say{'s' * (len(odd) == 1)} of the job cannot be: {_listed(odd, sep='; ')}"
-        ranks = [one for one in of_run if one.info.world_size]
-        sizes = Counter(one.info.world_size for one in ranks)
-        if len(ranks) < 2 or not sizes:
-            continue
-        size = sizes.most_common(1)[0][0] or 0
-        for one in ranks:
-            if one.info.world_size != size:
-                yield f"{where}{one.name} is of a job of {one.info.world_size} ranks, the others of {size}"
-        there = Counter(one.rank for one in of_run if one.rank is not None)
-        missing = [rank for rank in range(size) if rank not in there]
-        unknown = sum(one.rank is None for one in of_run)  # any of them may be one that seems to be missing
-        if unknown and len(missing) > unknown:
-            yield f"{where}{len(missing) - unknown:,} or more of {size} ranks are missing"
-        elif missing and not unknown:
-            ranks_missing = f"rank {missing[0]} is" if len(missing) == 1 else f"ranks {_listed(missing)} are"
-            yield f"{where}{ranks_missing} missing: the job has {size}"
-        if doubled := sorted(rank for rank, count in there.items() if count > 1):
-            yield f"{where}rank {_listed(doubled)} is there more than once"
-
-
-def _listed(parts: Sequence[object], most: int = 8, sep: str = ", ") -> str:
-    text = sep.join(map(str, parts[:most]))
-    return text if len(parts) <= most else f"{text} and {len(parts) - most:,} more"

@@ -173,7 +173,7 @@ def window_of(graph: Core | Window, *, needs_times: bool = True) -> Window:
 
     Args:
         graph: a graph, or a window of one.
-        needs_times: whether the question is about time or GPU work, of which an execution trace alone tells nothing.
+        needs_times: whether the question is about time or GPU work, about which an execution trace alone says nothing.
 
     Raises:
         AnalysisError: the graph has no times, and the question needs them.

@@ -19,7 +19,7 @@ _CAUSAL = (2, 3, 5)
 """Masks of TransformerEngine that leave out half of the products: causal, with padding, from the bottom right."""
 
 _LARGEST = 1 << 40
-"""No size is as large; what a damaged file tells may be."""
+"""No size is as large; what a damaged file holds may be."""
 
 
 class Attention(NamedTuple):

@@ -1,6 +1,6 @@
 """What an instruction should cost: operations and traffic, by the rules of XLA's own cost analysis or by ours.
 
-XLA's rules are those of `HloCostAnalysis`, which `jax.stages.Compiled.cost_analysis` tells the sums of over the entry
+XLA's rules are those of `HloCostAnalysis`, which `jax.stages.Compiled.cost_analysis` gives the sums of over the entry
 computation. Ours are the same but for the departures that are named here.
 """
 
@@ -25,7 +25,7 @@ class Departure(StrEnum):
     Attributes:
         trips: the body and the condition of a loop count as often as XLA notes that they run
             (`known_trip_count`); by XLA's rules once.
-        libraries: calls of libraries are counted where their arguments tell the work, and move what they take and
+        libraries: calls of libraries are counted where their arguments give the work, and move what they take and
             make, but for their workspace; XLA writes -1 for operations and bytes of any custom call.
         custom: a fusion of the kind `kCustom` costs what its body does; by XLA's rules what the first gather or
             scatter in it does, where there is one.

@@ -37,7 +37,7 @@ def operation_metadata_scrape(cpu_op_id: int, cpu_trace: Any) -> dict[str, Any]:
     Returns:
         A dictionary of plain values, None for what the trace does not say:
 
-        * `id`, `name`, `rf_id` (None for 0, which is no id)
+        * `id`, `name`, `rf_id` (None for 0, which is not an id)
         * `ctrl_deps`: id of the node that it ran in; `ctrl_deps_name`: the name of that
         * `schema`: the operator's schema, such as `aten::mm(Tensor self, Tensor mat2) -> Tensor`
         * `sequence_number`, `scope`, `thread`; of a backward op `forward_thread` and `forward_parent`, the id of the
@@ -47,8 +47,8 @@ def operation_metadata_scrape(cpu_op_id: int, cpu_trace: Any) -> dict[str, Any]:
           `storage_id`, `offset` (in elements), `shape`, `dtype`, `device`, `elements`, `element_bytes`, `bytes` (the
           product of the two), `stride`
         * `input_bytes`, `output_bytes`: sums of `bytes`
-        * `values`: inputs that are no tensors, or tensors that were not given, each with `argument`, `item`, `type` and
-          `value`
+        * `values`: inputs that are not tensors, or tensors that were not given, each with `argument`, `item`, `type`
+          and `value`
         * `attributes`: what else was recorded, such as sizes of a collective
 
     Raises:

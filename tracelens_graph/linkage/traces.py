@@ -195,7 +195,7 @@ def get_gpu_op_identifier(event: Any) -> GpuIdentifier:
     if isinstance(event, Node):
         if event.kind not in GPU_KINDS:
             what = f"event {event.uid} ({event.name[:_SHOWN]})"
-            raise NodeNotFoundError(f"{what} is of kind {event.kind.name}, which is no GPU work")
+            raise NodeNotFoundError(f"{what} is of kind {event.kind.name}, which is not GPU work")
         return identifier_of_row(event.graph, event.row)
     if not isinstance(event, Mapping):
         raise NodeNotFoundError(f"a GPU event is a dictionary or a node, not {type(event).__name__}")
@@ -236,13 +236,13 @@ def timestamp_us(core: Core, row: int) -> float:
 
 
 def row_of_identifier(core: Core, identifier: Any) -> int:
-    """The row of the GPU event that an identifier tells.
+    """The row of the GPU event that an identifier names.
 
     Args:
         identifier: what `get_gpu_op_identifier` gives, or that with a uid as fifth item.
 
     Raises:
-        NodeNotFoundError: it tells none, or several.
+        NodeNotFoundError: it names none, or several.
     """
     timestamp, duration, stream, external, uid = (*_parts(identifier), None)[: _PARTS + 1]
     c, rows = core.columns, core.gpu_rows

@@ -208,7 +208,7 @@ WAYS = (
     "launch, and the op that it stands in",
     "launch, and an op around the one that it stands in, which has no node",
     "launch, and the range that the program marked around it",
-    "External id, for want of a launch in the trace",
+    "External id, as the trace has no launch",
 )
 """How GPU work leads to an operator, by code; the first two do not."""
 

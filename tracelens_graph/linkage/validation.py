@@ -43,7 +43,7 @@ VERDICTS = (
 class Validation:
     """What of a linked graph round-trips: op -> its GPU work -> the op, or one that it called.
 
-    The nesting of ops is told twice, by times in one trace and by control dependencies in the other, so that GPU work
+    The nesting of ops is recorded twice, by times in one trace and by control dependencies in the other, so GPU work
     found by the one has to be found by the other.
 
     Attributes:
@@ -307,7 +307,7 @@ def op_report(validation: Validation, cpu_op_id: int, why: str) -> dict[str, Any
 
     Returns:
         A dictionary of plain values: `cpu_op_id`, `why`, `uid` of its event; `metadata`, as `operation_metadata_scrape`
-        gives, and of each tensor the `name`, `form` and `storage` that lineage tells, such as `t12#2`,
+        gives, and of each tensor the `name`, `form` and `storage` that lineage gives, such as `t12#2`,
         `float32[4,8]` and `s13`; `tracing`, as `op_to_kernel_tracing` gives; `kernels`, the longest GPU events as
         `kernel_metadata_scrape` gives them; `gpu_events`, how many there are in all; `returning`, how many of these
         lead back to the operator or to one that it called.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import pickle
-import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,9 +12,9 @@ from typing import Any
 
 from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.deferred import Question, Reader
 from tracelens_graph.graph.graph import Graph
-from tracelens_graph.graph.trace_set import Question, Reader
-from tracelens_graph.loading.elsewhere import Done, Order, abroad, fetched, keep, loaded, on_workers
+from tracelens_graph.loading.elsewhere import Done, Order, abroad, fetched, keep, kept, loaded, on_workers
 from tracelens_graph.utils.processes import map_in_processes
 
 AGAIN_BYTES = 64 * 2**20
@@ -70,6 +69,10 @@ class Again:
             core, size = self._kept.pop(file)
         else:
             core = _read(*self.done[file])
+            order = self.done[file][1]
+            if order.keeps is not None:
+                with suppress(OSError):
+                    core.remember(kept(order, order.keeps), order.keeps)
             size = core.columns.nbytes + _LEAST_BYTES
             self._bytes += size
         self._kept[file] = core, size  # behind all others
@@ -131,8 +134,7 @@ class _KeptReader(Reader):
 
     def once(self, make: Callable[[Core], Any]) -> Any:
         """What a function makes of the graph, read back where it was kept."""
-        file = self._order.target.with_suffix(f".{make.__name__}")
         try:
-            return pickle.loads(zlib.decompress(file.read_bytes()))
+            return kept(self._order, make)
         except OSError:
             return keep(self._order, self.core, make)

@@ -169,10 +169,22 @@ def abroad(order: Order) -> Order:
 def keep(order: Order, core: Core, make: Callable[[Core], Any]) -> Any:
     """What a function makes of a graph, kept for further questions beside the set's other temporary files."""
     made = make(core)
-    target = order.target.with_suffix(f".{make.__name__}")
-    with suppress(OutputError), replacing(target, private=True) as file:
+    with suppress(OutputError), replacing(_place_of(order, make), private=True) as file:
         file.write(zlib.compress(pickle.dumps(made), 1))  # another machine does not see the folder
     return made
+
+
+def kept(order: Order, make: Callable[[Core], Any]) -> Any:
+    """What a function made of a graph, as it was kept.
+
+    Raises:
+        OSError: it was not kept, or on another machine.
+    """
+    return pickle.loads(zlib.decompress(_place_of(order, make).read_bytes()))
+
+
+def _place_of(order: Order, make: Callable[[Core], Any]) -> Path:
+    return order.target.with_suffix(f".{make.__name__}")
 
 
 def _to_file(order: Order) -> Done | TraceError:

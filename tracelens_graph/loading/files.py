@@ -121,7 +121,7 @@ def left_out_note(files: Sequence[str]) -> list[str]:
     """One line on files that are no profiler traces; none without any."""
     if not files:
         return []
-    what = "1 file that is no trace" if len(files) == 1 else f"{len(files):,} files that are no traces"
+    what = "1 file that is not a trace" if len(files) == 1 else f"{len(files):,} files that are not traces"
     return [f"left out {what}: {_few([Path(file).name for file in files])}"]
 
 

@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from tracelens_graph.errors import MissingExtraError, TraceError
+from tracelens_graph.frameworks import NSYS, ROCPROF
 from tracelens_graph.graph.info import TraceInfo
 from tracelens_graph.loaders.kineto.chunks import Walker
 from tracelens_graph.loaders.sources import Source, is_stream, open_source
+from tracelens_graph.loaders.translated import PARTS
 from tracelens_graph.output.files import temporary_folder
 from tracelens_graph.utils.texts import stem
 
@@ -33,8 +35,6 @@ _LOOKED_AT = 16
 
 _LINKS = ("correlation", "External id")
 _BETWEEN = re.compile(r"[\s,]*+")
-_FOLDER = "tracelens_graph-fused-"
-
 Event = dict[str, Any]
 
 _WHOLE: dict[str, tuple[str, int]] = {}
@@ -59,7 +59,7 @@ def with_ranks_apart(files: Iterable[str], tell: Callable[[str], None] | None = 
 
 def is_part(file: str) -> bool:
     """Whether a file is of one rank of a fused one, so that it vanishes with the process that took it apart."""
-    return Path(file).parent.name.startswith(_FOLDER)
+    return Path(file).parent.name.startswith(PARTS)
 
 
 def whole_of(file: str) -> tuple[str, int] | None:
@@ -72,18 +72,29 @@ def is_fused(file: str) -> bool:
     if is_stream(file) or not os.path.isfile(file) or is_part(file):
         return False
     try:
-        return _begins_fused(open_source(file))
+        return _beginning(open_source(file)) is not None
     except (TraceError, MissingExtraError):
         return False
+
+
+def is_one_recording(file: str) -> bool:
+    """Whether the ranks in a file are processes that another profiler recorded together, and so one graph, too."""
+    return (beside := _beginning(open_source(file))) is not None and _is_recording(beside)
+
+
+def _is_recording(beside: Mapping[str, Any]) -> bool:
+    return beside.get("profiler") in (NSYS.profiler, ROCPROF.profiler)
 
 
 def check_one_rank(source: Source) -> None:
     """Raise TraceError for a trace into which several ranks were fused.
 
-    Read as one, events of one rank would be launched, and their gaps be filled, by those of another one. A report of
+    Read as one, events of one rank would be launched, and their gaps be filled, by those of another one. A recording of
     another profiler holds processes with numbers of their own, and is one graph.
     """
-    if source.packing == "sqlite" or is_part(source.name) or not _begins_fused(source):
+    if source.packing == "sqlite" or is_part(source.name):
+        return
+    if (beside := _beginning(source)) is None or _is_recording(beside):
         return
     if len(ranks := _read(source)[0]) > 1:
         raise TraceError(
@@ -93,16 +104,17 @@ def check_one_rank(source: Source) -> None:
         )
 
 
-def _begins_fused(source: Source) -> bool:
+def _beginning(source: Source) -> dict[str, Any] | None:
+    """The keys before the events of a trace where every event at its beginning names the rank that it is of."""
     try:
         with source.open() as stream:
             walker = Walker(stream, source.name)
             walker.read_head()
             head = walker.following().decode("utf-8", "replace")
     except TraceError:
-        return False
+        return None
     ranks = [_rank(event) for event in _first_events(head)]
-    return len(ranks) > 1 and None not in ranks
+    return walker.head if len(ranks) > 1 and None not in ranks else None
 
 
 def _first_events(text: str) -> Iterator[Event]:
@@ -167,22 +179,42 @@ class _Parts(NamedTuple):
 @cache
 def _parts(file: str, _: int) -> _Parts:
     """Files of the ranks of a fused one, or the file itself where it holds one only, or cannot be read."""
+    folder: TemporaryDirectory[str] = temporary_folder(before=PARTS)
     try:
-        by_rank, beside, damage = _read(open_source(file))
+        parts, damage = _written(open_source(file), Path(folder.name))
     except TraceError:
+        parts, damage = {}, ""
+    if len(parts) < 2:
+        folder.cleanup()
         return _Parts([file])
-    if len(by_rank) < 2:
-        return _Parts([file])
-    folder: TemporaryDirectory[str] = temporary_folder(before=_FOLDER)
     atexit.register(folder.cleanup)
-    parts = {rank: Path(folder.name, f"{stem(Path(file).name)}-rank{rank}.json") for rank in by_rank}
-    of_job = beside.get("distributedInfo")
-    for rank, events in by_rank.items():
-        info = {**(of_job if isinstance(of_job, dict) else {}), "rank": rank}
-        alone = {**beside, "distributedInfo": info, "traceEvents": events}
-        parts[rank].write_bytes(msgspec.json.encode(alone))
-        _WHOLE[str(parts[rank])] = file, rank
+    for rank, part in parts.items():
+        _WHOLE[str(part)] = file, rank
     return _Parts([str(part) for part in parts.values()], f"{file}: {damage}" if damage else "", folder)
+
+
+def _written(source: Source, folder: Path) -> tuple[dict[int, Path], str]:
+    """A file in a folder for each rank in one, and what was repaired in that and lost of it.
+
+    Raises:
+        TraceError: it cannot be read.
+    """
+    if source.packing == "sqlite" and source.path is not None:
+        from tracelens_graph.loaders.reports import links_to_ranks
+
+        links, homeless = links_to_ranks(source.path, source.name, folder)
+        if links:
+            return links, _without_rank(homeless)
+    by_rank, beside, damage = _read(source)
+    parts = {rank: folder / f"{stem(Path(source.name).name)}-rank{rank}.json" for rank in by_rank if len(by_rank) > 1}
+    of_job = beside.get("distributedInfo")
+    if _is_recording(beside):  # of one machine, with one clock
+        beside.setdefault("host_name", source.name)
+    for rank, part in parts.items():
+        info = {**(of_job if isinstance(of_job, dict) else {}), "rank": rank}
+        alone = {**beside, "distributedInfo": info, "traceEvents": by_rank[rank]}
+        part.write_bytes(msgspec.json.encode(alone))
+    return parts, damage
 
 
 def _read(source: Source) -> tuple[dict[int, list[Event]], dict[str, Any], str]:
@@ -202,9 +234,12 @@ def _read(source: Source) -> tuple[dict[int, list[Event]], dict[str, Any], str]:
         lost_events=found.lost_events, lost_bytes=found.lost_bytes, cut_short=source.cut_short,
         events=len(found.events) + found.lost_events,
     )  # fmt: skip
-    lost = f"left out, as they name no rank: {homeless:,} events with a duration" if homeless else ""
     beside = {key: value for key, value in {**walker.head, **walker.tail}.items() if value is not None}
-    return by_rank, beside, "; ".join(filter(None, (info.damage, lost)))
+    return by_rank, beside, "; ".join(filter(None, (info.damage, _without_rank(homeless))))
+
+
+def _without_rank(homeless: int) -> str:
+    return f"left out, as they name no rank: {homeless:,} events with a duration" if homeless else ""
 
 
 def _by_rank(events: list[Event]) -> tuple[dict[int, list[Event]], int]:

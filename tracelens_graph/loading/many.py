@@ -19,9 +19,10 @@ from typing import Any
 
 from tracelens_graph.errors import AnalysisError, NotATraceError, TraceError
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.deferred import Deferred
 from tracelens_graph.graph.graph import Graph
 from tracelens_graph.graph.info import TraceInfo
-from tracelens_graph.graph.trace_set import Deferred, TraceMember, TraceSet
+from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.loaders.sources import is_stream
 from tracelens_graph.loading.again import Again
 from tracelens_graph.loading.elsewhere import (
@@ -215,9 +216,9 @@ def _check_arguments(processes: Any, scheduler: Any, memory_bytes: Any) -> None:
     if scheduler is not None and processes is not None:
         raise AnalysisError("processes= is for loading on this machine, scheduler= for loading on others: give one")
     if processes is not None and (type(processes) is not int or processes < 1):
-        raise AnalysisError(f"processes={processes!r}: a whole number from 1 on is wanted, or None")
+        raise AnalysisError(f"processes={processes!r}: expected a whole number of at least 1, or None")
     if type(memory_bytes) not in (int, float) or not memory_bytes >= 0:
-        raise AnalysisError(f"memory_bytes={memory_bytes!r}: a number of bytes from 0 on is wanted")
+        raise AnalysisError(f"memory_bytes={memory_bytes!r}: expected a number of bytes of at least 0")
 
 
 def _lean_columns(columns: Iterable[str] | None) -> tuple[str, ...] | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from tracelens_graph.errors import TraceError
-from tracelens_graph.graph.trace_set import rank_in_name
+from tracelens_graph.graph.ranks import rank_in_name
 from tracelens_graph.loaders.foreign import is_execution_trace
 from tracelens_graph.loaders.sources import Source, is_stream
 from tracelens_graph.utils.texts import file_name, stem

@@ -114,7 +114,7 @@ class Drawing:
             What shows itself; `save(path)` writes it as a page.
 
         Raises:
-            AnalysisError: there is nothing to go by, or no such step, or the graph tells no times.
+            AnalysisError: there is nothing to go by, or no such step, or the graph has no times.
         """
         from tracelens_graph.reports.html import inline
 
@@ -134,7 +134,7 @@ class Drawing:
             What shows itself; `save(path)` writes it as a page, with all events.
 
         Raises:
-            AnalysisError: there is no such step, or the graph tells no times.
+            AnalysisError: there is no such step, or the graph has no times.
         """
         from tracelens_graph.reports.html import inline
 
@@ -159,7 +159,7 @@ class Drawing:
             What shows itself; `save(path)` writes it as a page, `figure()` gives it as a figure of matplotlib.
 
         Raises:
-            AnalysisError: the device is not known, or there is no such step, or the graph tells no times.
+            AnalysisError: the device is not known, or there is no such step, or the graph has no times.
         """
         from tracelens_graph.reports.html import inline
 
@@ -181,7 +181,7 @@ class Drawing:
             What shows itself; `save(path)` writes it as a page.
 
         Raises:
-            AnalysisError: there is no such table or step, or the graph tells no times.
+            AnalysisError: there is no such table or step, or the graph has no times.
         """
         from tracelens_graph.reports.html import inline
 

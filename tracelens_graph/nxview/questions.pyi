@@ -234,7 +234,7 @@ class OfSet:
         """Where the GPU work of two traces differs by structure, the largest change first, and why."""
 
     def kernel_replacements(self, a: str | None = None, b: str | None = None, kernel: str = '', top: int = 100) -> Table:
-        """Which GPU events of one trace took the place of which of another, call by call; the largest change first."""
+        """Which GPU events of one trace replaced those of another, call by call; the largest change first."""
 
     def layer_differences(self, a: str | None = None, b: str | None = None, top: int = 100) -> Table:
         """Layers of two traces side by side that are not the same, the largest change first."""

@@ -124,7 +124,7 @@ class Arguments:
         """
         found = self.optional(index)
         if found is None:
-            raise CannotModel("shapes are not recorded" if not self.recorded else f"argument {index} is no tensor")
+            raise CannotModel("shapes are not recorded" if not self.recorded else f"argument {index} is not a tensor")
         return found
 
     def tensors_at(self, *indices: int) -> bool:
@@ -145,7 +145,7 @@ class Arguments:
         return found
 
     def text(self, index: int) -> str:
-        """Value of an argument that is no tensor, as recorded, JSON of what is no text; "" if absent."""
+        """Value of an argument that is not a tensor, as recorded, JSON of what is not text; "" if absent."""
         return recorded_text(self._at(3, index))
 
     def boolean(self, index: int) -> bool | None:

@@ -123,7 +123,7 @@ class Architecture:
 
         Where it is not given, that of the units which do such work instead: vector units for products in fp32 and
         fp64, fp32 for TF32 and for vectors of 16-bit elements, matrix units where no rate of vectors is known, for
-        those are no slower. None if there is none.
+        those are not slower. None if there is none.
         """
         figures = (compute_spec, *_INSTEAD.get(compute_spec, ()))
         return next((Rate(name, self.figures[name].value) for name in figures if name in self.figures), None)

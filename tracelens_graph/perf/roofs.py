@@ -100,7 +100,7 @@ def roofline(cost: Cost, arch: Architecture) -> Roof | str:
     try:
         return Roof(cost.flops / (rate.tflops * 1e6), cost.bytes / (bandwidth * 1e3), rate.figure)
     except OverflowError:
-        return "its size is beyond all measure"
+        return "its size is out of range"
 
 
 def traffic_us(cost: Cost, arch: Architecture) -> float | None:

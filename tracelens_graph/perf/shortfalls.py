@@ -364,7 +364,7 @@ def _few_channels(work: Work) -> str:
             f"{inside} channel{'s'[: inside > 1]}{into} into {outside:,}: sums over {depth:,} fill few steps of a tile"
         )
     if inside % work.aligned:
-        return f"{inside:,} channels are no multiple of {work.aligned} ({ALIGNED_BYTES} bytes)"
+        return f"{inside:,} channels are not a multiple of {work.aligned} ({ALIGNED_BYTES} bytes)"
     return ""
 
 
@@ -377,7 +377,7 @@ def _odd_filter(work: Work) -> str:
     if len(set(one.w[2:])) > 1:
         return f"a filter of {sizes}, for which libraries have no kernel of its own"
     if max(one.dilation, default=1) > 1:
-        return f"dilated by {'x'.join(map(str, one.dilation))}: neighbours in the filter are none in memory"
+        return f"dilated by {'x'.join(map(str, one.dilation))}: neighbours in the filter are not neighbours in memory"
     return f"a large filter of {sizes}" if max(one.w[2:]) >= 7 else ""
 
 

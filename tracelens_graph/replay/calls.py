@@ -31,7 +31,7 @@ _MAKES_SPARSE = "aten::_sparse_coo_tensor_with_dims_and_tensors"
 """Makes every sparse tensor with coordinates, of sparse and dense dimensions, sizes, indices and values."""
 
 UNREADABLE = "its recorded sizes or strides cannot be read"
-"""Why a call whose sizes or strides are no numbers, or do not belong together, is not planned."""
+"""Why a call whose sizes or strides are not numbers, or do not belong together, is not planned."""
 LARGEST = 1 << 62
 """Elements and bytes of a tensor, and any one size or stride."""
 _DEEPEST = 8
@@ -215,7 +215,7 @@ def traced_call(core: Core, row: int) -> Call:
     """What a graph knows of the call at a row.
 
     Raises:
-        CannotReplay: it is no op.
+        CannotReplay: it is not an op.
     """
     c = core.columns
     if c.kind[row] != Kind.Op:

@@ -15,7 +15,7 @@ from tracelens_graph.replay.replay_plan import NAMED
 from tracelens_graph.replay.schemas import Parameter, Schema, parse, schemas_of
 
 SCALAR, SCALARS, TENSORS = "Scalar", "ScalarList", ("TensorList", "OptionalTensorList", "GenericList")
-"""Types that the profiler records of what is no tensor."""
+"""Types that the profiler records of what is not a tensor."""
 
 _INTEGERS = frozenset({"int", "SymInt"})
 _UNRECORDED = frozenset({"str", "Device", "Generator", "Storage", "Stream", "Dimname", "Tensor"})

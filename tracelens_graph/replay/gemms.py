@@ -55,7 +55,7 @@ class Gemm:
 
 
 def gemm(plan: ReplayPlan) -> Gemm | None:
-    """A planned call as BLAS has it; None for what is no product, or whose matrices BLAS cannot read where they lie."""
+    """A planned call as BLAS has it; None for what is not a product, or whose matrices BLAS cannot read in place."""
     values = {one.name: one.value for one in plan.arguments}
     first, second = (values.get(name) for name in _OPERANDS.get(plan.op, ("", "")))
     if not (isinstance(first, TensorValue) and isinstance(second, TensorValue)):

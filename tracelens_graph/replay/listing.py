@@ -71,7 +71,7 @@ def listing(plans: Plans, files: Mapping[int, str] | None = None) -> Table:
         "percent": found.percent,
         "could_be_won_us": found.won_ns / 1e3,
         "percent_of_roof": 100 * (1 - found.won_ns / np.maximum(found.charged_ns, 1)),
-        "median_us": found.charged_median_ns / 1e3,
+        "median_us": found.median_ns / 1e3,
         "kernels": [[core.names[code] for code in c.name[rows].tolist()] for rows in gpu],
         "kernel": [core.names[c.name[rows[np.argmax(c.dur_ns[rows])]]] if len(rows) else "" for rows in gpu],
         "uid": c.uid[found.rows],

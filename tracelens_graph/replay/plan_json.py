@@ -138,7 +138,7 @@ def value_json(value: Value) -> Any:
     """An argument as JSON's values.
 
     Raises:
-        TypeError: it is no argument.
+        TypeError: it is not an argument.
     """
     if isinstance(value, tuple):
         return [value_json(one) for one in value]

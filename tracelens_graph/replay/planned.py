@@ -238,8 +238,8 @@ def traced(signatures: Signatures, place: int, gpu: str = "") -> Traced:
         traced_at(signatures.core, int(signatures.rows[place]), gpu),
         calls=int(signatures.calls[place]),
         median_us=float(signatures.median_ns[place]) / 1e3,
-        total_us=float(signatures.total_ns[place]) / 1e3,
-        percent=float(signatures.total_percent[place]),
+        total_us=float(signatures.charged_ns[place]) / 1e3,
+        percent=float(signatures.percent[place]),
         trace=trace_name(signatures.window),
     )
 

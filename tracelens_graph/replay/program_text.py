@@ -209,7 +209,7 @@ def heading_lines(plan: ReplayPlan, width: int = _HEADING_WIDTH, is_short: bool 
     if is_short and kernels:
         # Of several the one that counts is seldom the first, so that all should fit.
         names = kernels if len(kernels) == 1 else dict.fromkeys(map(short_name, sorted(kernels, key=_is_memory_work)))
-        kernels = [cut_end("; ".join(names), width - _LABEL)]
+        kernels = [cut_end("; ".join(names), width - _LABEL - 3)]
     elif len(plan.traced.kernels) > _MOST_KERNELS:
         kernels.append(f"and {len(plan.traced.kernels) - _MOST_KERNELS} more")
     for label, notes in {

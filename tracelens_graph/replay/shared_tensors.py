@@ -239,7 +239,7 @@ class _Linker:
                 self._written_storages.add(storage)
 
     def _results(self, into: Sequence[int], out: Sequence[int]) -> Iterator[tuple[int, ...]]:
-        """Results that are no arguments, and where they stand: nowhere, for a call that returns one tensor."""
+        """Results that are not arguments, and where they stand: nowhere, for a call that returns one tensor."""
         if self._known is None or not out:
             return
         arguments = {self._tensor_of(use) for use in into}

@@ -68,7 +68,8 @@ import argparse, json, os, statistics, sys, timeit, torch
 add, seed = (options := argparse.ArgumentParser(description=__doc__)).add_argument, torch.manual_seed(0)
 devices = [f"{{kind}}:{{n}}" for kind in ("cuda", "xpu") for n in range(getattr(torch, kind).device_count())] + ["cpu"]
 add("--device", default=devices[0], choices=devices, type=lambda of: of + ":0" * (of + ":0" in devices))
-add("--json", nargs="?", const=False, type=argparse.FileType("a")), add("--flush-l2", action="store_true")
+add("--json", nargs="?", const=False, type=lambda to: to if os.access(os.path.dirname(to) or ".", 2) > os.path.isdir(to)
+    else options.error(f"--json: no file can be written as {{to}}")), add("--flush-l2", action="store_true")
 {options}add("--iterations", type=lambda n: int(n) if int(n) > 0 else options.error("--iterations: 1 or more wanted"))
 device, gpu = (asked := options.parse_args()).device, getattr(torch, asked.device.partition(":")[0])
 {imports}{settings}{tensors}
@@ -76,18 +77,17 @@ device, gpu = (asked := options.parse_args()).device, getattr(torch, asked.devic
 def call():
 {call}
 if __name__ == "__main__":
-    calls = 10 + max(asked.iterations or (10 if device == "cpu" else 100), 2)  # the first ten warm up
+    calls = 10 + (asked.iterations or (10 if device == "cpu" else 100))  # the first ten warm up
     us = [1e6 * seconds for seconds in timeit.repeat(call, ready, number=1, repeat=calls * (device == "cpu"))]
-    if device != "cpu":  # which has a clock of its own
-        events = [[gpu.Event(enable_timing=True) for _ in range(2)] for _ in range(calls)]
-        gpu.set_device(device), getattr(gpu, "_sleep", int)(20_000_000)  # the host gets ahead: launches do not count
-        for begin, end in events: ready(), begin.record(), call(), end.record()
-        us = [1e3 * begin.elapsed_time(end) for begin, end in events if end.synchronize() is None]
-    low, median, high = statistics.quantiles(us[10:], n=4, method="inclusive")
+    events = [[gpu.Event(enable_timing=True) for _ in range(2)] for _ in range(calls * (device != "cpu"))]
+    events and (gpu.set_device(device), getattr(gpu, "_sleep", int)(20_000_000))  # the host gets ahead of the device
+    for begin, end in events: ready(), begin.record(), call(), end.record()
+    us += [1e3 * begin.elapsed_time(end) for begin, end in events if end.synchronize() is None]
+    low, median, high = statistics.quantiles(us[10:] if calls > 11 else us[10:] * 2, n=4, method="inclusive")
 {result}
     print(json.dumps([result]) if asked.json is False else "{{op}} on {{device}}: median {{median_us:,.2f}} us "
         "of {{iterations}} calls, half in {{spread_us}}{rates}".format(**result))
-    asked.json and (asked.json.truncate(0), asked.json.write(json.dumps([result])))
+    asked.json and print(json.dumps([result]), file=open(asked.json, "w"))
 '''
 
 

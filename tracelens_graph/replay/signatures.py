@@ -1,7 +1,8 @@
 """Which calls of a trace are replayed: one for each operation and argument set.
 
-GPU work is charged to the innermost operation around its launch that has a schema, so that nested operations count
-once; where there is none, to the operation that launched it. `Signatures` groups the calls by name and arguments.
+GPU work is charged to the outermost operation with a schema that launches work itself, so that a row holds what its
+program runs, and nothing counts twice; where there is none, to the operation that launched it. `Signatures` groups the
+calls by name and arguments.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tracelens_graph.analyses.shared.grouping import Groups, group_by
 from tracelens_graph.errors import NodeNotFoundError
 from tracelens_graph.frameworks import NAMESPACES
 from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.graph.traversals import climb, outermost
+from tracelens_graph.graph.traversals import climb, outermost_above
 from tracelens_graph.graph.window import Window
 from tracelens_graph.replay.custom.lookup import replayers_of
 from tracelens_graph.schema import GPU_KINDS, Kind
@@ -71,9 +72,7 @@ class Signatures:
         calls: number of calls; where any has GPU work, of those that have.
         gpu_events: kernels, copies and fills that are charged to them.
         charged_ns: sum of the durations of these.
-        charged_median_ns: median over the calls of the sum of these of each.
-        median_ns: median over the calls of the GPU work below each, nested operations included.
-        total_ns: sum of the GPU work below any of the calls, each event once.
+        median_ns: median over the calls of the sum of these of each.
         won_ns: time beyond that at the roof; NaN where no device was given, or no model applies.
     """
 
@@ -82,9 +81,7 @@ class Signatures:
     calls: Codes
     gpu_events: Codes
     charged_ns: Ns
-    charged_median_ns: np.ndarray
     median_ns: np.ndarray
-    total_ns: Ns
     won_ns: np.ndarray
 
     def __len__(self) -> int:
@@ -101,22 +98,13 @@ class Signatures:
         return [self.core.names[code] for code in self.core.columns.name[self.rows].tolist()]
 
     @cached_property
-    def _whole_ns(self) -> int:
-        return max(int(self.core.columns.dur_ns[self.window.gpu_rows].sum()), 1)
-
-    @property
     def percent(self) -> np.ndarray:
         """Share of the window's GPU time that is charged to each."""
-        return 100 * self.charged_ns / self._whole_ns
-
-    @property
-    def total_percent(self) -> np.ndarray:
-        """Share of the window's GPU time that is `total_ns` of each: nested operations included."""
-        return 100 * self.total_ns / self._whole_ns
+        return 100 * self.charged_ns / max(int(self.core.columns.dur_ns[self.window.gpu_rows].sum()), 1)
 
     def at(self, places: Codes) -> Signatures:
         """Some of them, in the order of the places."""
-        arrays = ("rows", "calls", "gpu_events", "charged_ns", "charged_median_ns", "median_ns", "total_ns", "won_ns")
+        arrays = ("rows", "calls", "gpu_events", "charged_ns", "median_ns", "won_ns")
         return replace(self, **{name: getattr(self, name)[places] for name in arrays})
 
     def first(self, number: int) -> Signatures:
@@ -131,7 +119,9 @@ def with_schema(w: Window) -> Mask:
 
 
 def charge(w: Window, names: Mask) -> Charged:
-    """Charge each GPU event of a window to the innermost operation around its launch that has one of some names.
+    """Charge each GPU event of a window to an operation around its launch that has one of some names.
+
+    That is the outermost one that does more than those within it: some GPU event is below it and below none of these.
 
     Args:
         w: the window.
@@ -140,11 +130,12 @@ def charge(w: Window, names: Mask) -> Charged:
     c = w.core.columns
     if not len(w.gpu_rows):
         return Charged(w, np.zeros(0, np.int64))
-    return Charged(w, climb(c.parent, c.parent[w.gpu_rows], (c.kind == Kind.Op) & names[c.name]))
+    inner = climb(c.parent, c.parent[w.gpu_rows], (c.kind == Kind.Op) & names[c.name])
+    return Charged(w, outermost_above(c.last, np.unique(inner[inner >= 0]), inner))
 
 
 def charge_all(w: Window) -> Charged:
-    """Charge each GPU event to the innermost operation with a schema, else to the operation that launched it."""
+    """Charge each GPU event to an operation with a schema, else to the operation that launched it."""
     found = charge(w, with_schema(w))
     return Charged(w, np.where(found.op >= 0, found.op, w.core.columns.owner[w.gpu_rows]))
 
@@ -166,8 +157,7 @@ def longest_on_host(w: Window) -> Signatures:
 def named(w: Window, name: str | re.Pattern[str]) -> Signatures:
     """Calls of operations of a name, the most GPU time first; without any the longest on the host.
 
-    Of operations within one another that both fit, GPU work is charged to the inner one. The outer one is left out
-    unless it launches work itself.
+    Of operations within one another that fit, those count that GPU work is charged to; without any the inner one.
 
     Args:
         w: the window.
@@ -180,12 +170,14 @@ def named(w: Window, name: str | re.Pattern[str]) -> Signatures:
     fits = np.array([name == one if isinstance(name, str) else bool(name.search(one)) for one in core.names], bool)
     rows = w.rows_of_kind(Kind.Op)
     charged = charge(w, fits)
-    called = np.union1d(rows[fits[c.name[rows]]], charged.op[charged.op >= 0]).astype(np.int64)
+    working = np.unique(charged.op[charged.op >= 0])
+    called = np.union1d(rows[fits[c.name[rows]]], working).astype(np.int64)
     if not len(called):
         raise NodeNotFoundError(_no_op(w, name))
     # In pre-order what lies in a call follows it at once, so looking at the next one is enough.
     holds_another = np.append(called[1:] <= c.last[called[:-1]], False)
-    return _grouped(charged, called[(charged.work_of(called)[0] > 0) | ~holds_another])
+    is_idle = ~holds_another & (outermost_above(c.last, working, called) < 0)
+    return _grouped(charged, called[is_idle | np.isin(called, working)])
 
 
 def of_event(w: Window, uid: int) -> Signatures:
@@ -262,16 +254,14 @@ def _grouped(charged: Charged, rows: Rows) -> Signatures:
     w = charged.window
     core, c = w.core, w.core.columns
     events, time = charged.work_of(rows)
-    below = core.gpu_sum_ns[rows]
     # group_by keeps the first row of a group: the call with the most GPU work stands for the others.
-    largest = np.lexsort((c.uid[rows], -c.dur_ns[rows], -below))
+    largest = np.lexsort((c.uid[rows], -c.dur_ns[rows], -time))
     group, first = group_by(c.name[rows[largest]], argument_codes(core)[c.argset[rows[largest]]])
     chosen = rows[largest[first]]
     count = len(first)
     has_work = events[largest] > 0
     # Calls without GPU work would draw the median to 0; where none has any, all of them count.
     counted = has_work | ~np.bincount(group, has_work, minlength=count).astype(bool)[group]
-    outer = outermost(group, rows[largest], c.last[rows[largest]])
     found = Signatures(
         w,
         chosen,
@@ -279,8 +269,6 @@ def _grouped(charged: Charged, rows: Rows) -> Signatures:
         sum_by_group(group, events[largest], count),
         sum_by_group(group, time[largest], count),
         Groups(group[counted], time[largest][counted], count).median,
-        Groups(group[counted], below[largest][counted], count).median,
-        sum_by_group(group[outer], below[largest][outer], count),
         np.full(count, np.nan),
     )
     host = sum_by_group(group, c.dur_ns[rows[largest]], count)

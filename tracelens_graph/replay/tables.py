@@ -13,11 +13,11 @@ REPLAY_SIGNATURES = TableSchema(
         "input_dims": Column("sizes of its arguments, as recorded", role=Role.key, heading="shapes", cells="list"),
         "input_types": Column("types of its arguments, as recorded", role=Role.key, cells="list"),
         "concrete_inputs": Column(
-            "values of its arguments that are no tensors, as recorded", role=Role.key, cells="list"
+            "values of its arguments that are not tensors, as recorded", role=Role.key, cells="list"
         ),
         "calls": Column.count("calls with these arguments; where any launches GPU work, those that do", "calls"),
         "time_us": Column(
-            "sum of the durations of the GPU work charged to them, that of operations within left to their own rows",
+            "sum of the durations of the GPU work charged to them: all that is below them, which is in no other row",
             "us",
             Role.sum,
             heading="GPU us",
@@ -135,7 +135,7 @@ REPLAY_RESULTS = TableSchema(
         "input_dims": Column("sizes of its arguments, as recorded", role=Role.key, heading="shapes", cells="list"),
         "input_types": Column("types of its arguments, as recorded", role=Role.key, cells="list"),
         "concrete_inputs": Column(
-            "values of its arguments that are no tensors, as recorded", role=Role.key, cells="list"
+            "values of its arguments that are not tensors, as recorded", role=Role.key, cells="list"
         ),
         "count": Column(
             "calls in the trace, by which sums are weighted; 0 for sizes that it does not have",
@@ -148,7 +148,7 @@ REPLAY_RESULTS = TableSchema(
             heading="trace",
             drop_priority=0,
         ),
-        "fastest": Column("the devices with the least time", heading="fastest", cells="text", drop_priority=1),
+        "fastest": Column("the devices with the least time", heading="fastest", cells="text", drop_priority=0),
         f"{OF_DEVICE}us": Column("median over the calls on the device", "us", heading=" us", drop_priority=-1),
         f"{OF_DEVICE}ratio": Column(
             "this median as multiple of that of device A: above 1 the device is slower", heading="/A", drop_priority=-1
@@ -174,14 +174,14 @@ REPLAY_DEVICES = TableSchema(
     "replay_devices",
     "How long the operations of a trace take on each device in sum, and what the whole trace would take there.",
     {
+        "device": Column.key("its letter in `replay_results`", "device", drop_priority=-1),
+        "name": Column.text("its name", "name", drop_priority=-1),
         "trace": Column(
             "the trace that the programs are of; where a device has results of several, each is compared by itself",
             role=Role.key,
             heading="trace",
             drop_priority=0,
         ),
-        "device": Column.key("its letter in `replay_results`", "device", drop_priority=-1),
-        "name": Column.text("its name", "name", drop_priority=-1),
         "file": Column.text("where its results are from"),
         "torch": Column.text("version of PyTorch", "torch"),
         "library": Column.text("version of CUDA or ROCm that PyTorch was built with", "library"),
@@ -205,7 +205,7 @@ REPLAY_DEVICES = TableSchema(
         "percent_of_roof": Column(
             "this as share of the time of these operations", "%", heading="% of roof", drop_priority=0
         ),
-        "traced_us": Column("the same sum of what the trace recorded", "us", heading="traced us", drop_priority=-1),
+        "traced_us": Column("the same sum of what the trace recorded", "us", heading="traced us", drop_priority=0),
         "replayed_percent": Column(
             "share of the trace's GPU time that these operations take; an operation inside another one counts twice. "
             "Absent where results do not have it",

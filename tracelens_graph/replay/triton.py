@@ -54,7 +54,7 @@ def kernel_sources(plans: Iterable[ReplayPlan], files: Sequence[str | os.PathLik
         try:
             text = Path(file).read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
-            why = (getattr(error, "strerror", None) or "it is no text").lower()
+            why = (getattr(error, "strerror", None) or "it is not text").lower()
             raise AnalysisError(f"{os.fspath(file)}: cannot be read: {why}") from None
         own = {one for one in sources if re.search(rf"\bdef {re.escape(one)}\(", text)} or set(
             sources if len(sources) == 1 else ()

@@ -1,4 +1,4 @@
-"""The report on an execution trace alone: what was called, and that nothing in it tells a time."""
+"""The report on an execution trace alone: what was called, and that nothing in it has a time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CALL_TABLES: Mapping[str, Callable[[Core | Window], Table]] = {
 
 TOLD = (
     "An execution trace has no times and no kernels. It says which ops ran on which thread, in which order and inside "
-    "of which others, with which tensors, sizes and schemas."
+    "which other ops, with which tensors, sizes and schemas."
 )
 _WIDEST = 110
 

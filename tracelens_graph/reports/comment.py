@@ -113,7 +113,7 @@ def _with_room(blocks: list[str], folds: Sequence[tuple[str, str]], end: str, co
         room -= _size(text) + 2
         yield text
     if cut:
-        yield f"Left out, as a comment has no room for them: {', '.join(map(code, cut))}. One table: {code(command)}"
+        yield f"Left out, as they do not fit into a comment: {', '.join(map(code, cut))}. One table: {code(command)}"
     if end:
         yield end
 

@@ -1,6 +1,6 @@
 """Tables as CSV, one or a folder of them: verbatim, so that a file read back holds what the table held.
 
-Spreadsheets break cells of more than 32,767 characters, so longer ones are cut and say so; JSON has them whole. Names
+Spreadsheets break cells of more than 32,767 characters, so longer ones are cut and say so. Names
 of a trace are not changed: a spreadsheet may take one that begins with `=` for a formula.
 """
 
@@ -92,7 +92,7 @@ def write_folder(
 
     Args:
         tables: name of a file without `.csv` -> its table.
-        others: name of a file that is no table -> what it holds.
+        others: name of a file that is not a table -> what it holds.
 
     Returns:
         The files.

@@ -125,7 +125,7 @@ def notes_on(difference: Diff) -> list[str]:
         if (odd := odd_step(window)) is not None:
             step = window.core.names[window.core.columns.name[odd.row]]
             notes.append(
-                f"{name}: {step} computes {odd.ratio:.2f}x as long as its other steps, and is no part of its noise"
+                f"{name}: {step} computes {odd.ratio:.2f}x as long as its other steps, and is not part of its noise"
             )
     notes += _graph_launches(difference)
     for name, side, ns in zip(difference.names, difference.alignment.sides, difference.ns, strict=True):
@@ -301,7 +301,7 @@ def _phases(table: Table, width: int) -> Iterator[str]:
     most = max((max(row["step_ms_a"], row["step_ms_b"]) for row in rows), default=0)
     rows = [row for row in rows if row["phase"] != BETWEEN or abs(row["change_ms"]) > _LEAST_OUTSIDE * most]
     if rows:
-        yield from wrapped("A step of each, in the mean over steps of equal phase and size", width, INDENT)
+        yield from wrapped("One step of each, averaged over steps of equal phase and size", width, INDENT)
     for row in rows[:_PHASES]:
         yield from wrapped(f"{INDENT}{_phase_heading(row)}", width, 2 * INDENT)
         for name, label in STEP_PARTS.items():

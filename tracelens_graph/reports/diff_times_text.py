@@ -19,7 +19,7 @@ from tracelens_graph.utils.texts import cut_end, first_lines, printable, width_o
 INDENT = "  "
 _PARTS = (STEP, "total_time", "computation_time", "exposed_comm_time", "exposed_memcpy_time", "idle_time")
 _LABEL = 30
-_AROUND_MEANING = "before the step's first and behind its last GPU event, not in the above"
+_AROUND_MEANING = "before the first and after the last GPU event of the step, not counted above"
 _LEAST_OF_TIME = 0.001
 """Share of the longest time below which a part of it is not listed."""
 _OVERLAP = "overlap with other work"
@@ -69,7 +69,7 @@ def pooled_lines(difference: Diff, width: int) -> Iterator[str]:
 
 
 def cause_lines(times: Table, largest: float, width: int, most: int) -> Iterator[str]:
-    """Below idle time its causes; then what lies around the GPU work, which is no part of the times.
+    """Below idle time its causes; then what lies around the GPU work, which is not part of the times.
 
     Args:
         times: the parts of the time.

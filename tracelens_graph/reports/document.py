@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.iterations import left_out_of
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.tables.table import Table
+from tracelens_graph.tables.terminal import LONGEST_CELL
 from tracelens_graph.utils.texts import file_name
 
 if TYPE_CHECKING:
@@ -33,11 +35,11 @@ class Facts:
 
     Attributes:
         source: name of the file, without its folder.
-        rank, world_size: place in a distributed job, where the file tells.
+        rank, world_size: place in a distributed job, where the file says.
         devices: names of the devices whose work is in the trace, and those that the file describes.
         events: entries of the file; nodes: those that are nodes of the graph.
         gpu_events: kernels, copies and fills in the window; unlinked_gpu_events: those without a launch in the trace.
-        left_out: why -> entries of the file that are no nodes.
+        left_out: why -> entries of the file that are not nodes.
         damage: what was repaired in the file or lost; empty for a sound file.
         window: what the report was restricted to; empty for the whole trace.
         options: options of the report.
@@ -170,8 +172,8 @@ def table_object(table: Table) -> dict[str, Any]:
 
 
 def json_text(value: Any) -> str:
-    """A value on one line of strict JSON."""
-    return json.dumps(sound(value), allow_nan=False)
+    """A value on one line of strict JSON, with texts as long as they are."""
+    return json.dumps(sound(value, sys.maxsize), allow_nan=False)
 
 
 def laid_out(value: Any, depth: int, indent: str = "") -> str:
@@ -187,15 +189,20 @@ def laid_out(value: Any, depth: int, indent: str = "") -> str:
     return f"{begin}\n{inner}" + f",\n{inner}".join(parts) + f"\n{indent}{end}"
 
 
-def sound(value: Any) -> Any:
-    """A value that every JSON parser reads: no NaN, no infinity, no half of a surrogate pair."""
+def sound(value: Any, longest: int = LONGEST_CELL) -> Any:
+    """A value that every JSON parser reads: no NaN, no infinity, no half of a surrogate pair.
+
+    Args:
+        longest: characters of a text; of a longer one the beginning is kept, and how long it was.
+    """
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
+        text = value if len(value) <= longest else f"{value[:longest]}... [cut: {len(value):,} characters]"
+        return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, list | tuple):
-        return [sound(part) for part in value]
+        return [sound(part, longest) for part in value]
     if isinstance(value, dict):
-        return {sound(key): sound(part) for key, part in value.items()}
+        return {sound(key, longest): sound(part, longest) for key, part in value.items()}
     # Tables of an extension hold whatever its author put there.
     return value if isinstance(value, int | None) else str(value)

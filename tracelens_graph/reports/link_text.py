@@ -20,7 +20,7 @@ from tracelens_graph.tables.terminal import bold
 from tracelens_graph.utils.texts import file_name, paragraphs, printable, wrapped
 
 Report = Mapping[str, Any]
-"""What there is to tell of an operator: `metadata`, `tracing`, `kernels` and more, as `linkage.validation` gives it."""
+"""What is known about an operator: `metadata`, `tracing`, `kernels` and more, as `linkage.validation` gives it."""
 
 _TENSORS = 4
 _CHAIN = 12
@@ -51,7 +51,7 @@ def screen(
     Args:
         link: what links it with the execution trace.
         tables: `link_counts`, `link_ways` and `link_ops`.
-        reports: what there is to tell of single operators.
+        reports: what is known about single operators.
         rows: rows of a table; 0 for all.
     """
     first, *rest = headlines(core, link, tables)
@@ -83,14 +83,14 @@ def headlines(core: Core, link: Link, tables: Mapping[str, Table]) -> list[str]:
         f"{linked['count']:,} of {linked['of']:,} nodes link; {returns}",
         f"{file_name(link.execution.info.source)} (execution trace): {counts['nodes']['count']:,} ops and ranges; "
         f"{file_name(core.info.source)}: {counts['events']['count']:,} ops and ranges, "
-        f"{_counted(traced['of'], 'GPU event')}, of which {traced['count']:,} "
+        f"{_counted(traced['of'], 'GPU event')}; {traced['count']:,} of them "
         f"{'leads' if traced['count'] == 1 else 'lead'} to an op",
         f"joined by: {link.method}; {_percent(link.equal_names_percent)} of the names are equal",
     ]
 
 
 def op_lines(core: Core, report: Report, width: int, color: bool = False) -> Iterator[str]:
-    """What there is to tell of an operator."""
+    """What is known about an operator."""
     title = f"{_heading(report)}{report['metadata']['name']}, node {report['cpu_op_id']}, event {report['uid']}"
     yield from (bold(line, color) for line in wrapped(printable(title), width, "  "))
     for label, text in _facts(report):
@@ -125,7 +125,7 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
         "time",
         (
             f"op {times['cpu_op_us']:,.2f} us, runtime {times['runtime_us']:,.2f} us, GPU {times['gpu_us']:,.2f} us; "
-            f"{times['elapsed_us']:,.2f} us from its begin to the end of its work"
+            f"{times['elapsed_us']:,.2f} us from its start to the end of its work"
         ),
     )
     for place, (name, sum_of) in enumerate(_SPLITS.items()):
@@ -169,7 +169,7 @@ def kernel_facts(kernel: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "", shape
     yield "", occupancy_text(kernel)
     if kernel["name_tells"]:
-        yield "", "its name tells: " + ", ".join(f"{key} {value}" for key, value in kernel["name_tells"].items())
+        yield "", "its name says: " + ", ".join(f"{key} {value}" for key, value in kernel["name_tells"].items())
 
 
 def occupancy_text(kernel: Mapping[str, Any]) -> str:

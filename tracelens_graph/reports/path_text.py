@@ -82,7 +82,7 @@ def sentence(found: WhatIf) -> str:
     is_least = found.is_at_least and saved >= 0
     change = f"{'saves' if saved >= 0 else 'costs'} {'at least ' * is_least}{abs(saved) / 1e6:,.3f} ms, {percent:.1f} %"
     if saved and not is_least and found.least_ns <= before <= found.most_ns:
-        change = "which is no more than the error"
+        change = "which does not exceed the error"
     bounds = f"{_bounds(found)} by what is not recorded"
     if is_least:
         bounds = "as what ranks without a file wait for is not known"

@@ -15,7 +15,7 @@ from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
 from tracelens_graph.analyses.ranks.figures import HELD_UP
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.ranks.matching_notes import notes_on_matching
-from tracelens_graph.graph.trace_set import Ranked, rank_titles
+from tracelens_graph.graph.ranks import Ranked, rank_titles
 from tracelens_graph.reports.document import document_json
 from tracelens_graph.reports.markdown import escape, page, table_markdown
 from tracelens_graph.reports.views import with_headings

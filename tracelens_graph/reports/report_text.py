@@ -13,7 +13,7 @@ from tracelens_graph.reports.document import Facts
 from tracelens_graph.reports.views import top, view
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import bold
-from tracelens_graph.utils.texts import paragraphs, printable, width_of, wrapped
+from tracelens_graph.utils.texts import cut_end, paragraphs, printable, width_of, wrapped
 
 _NEXT = "ask next: "
 _TRY = "try: "
@@ -31,6 +31,10 @@ Hint = Callable[[str], str]
 """Makes a command of a finding, with TRACE for the trace, one that can be pasted into a shell."""
 
 
+_LONGEST_NAME = 60
+"""Characters of a device's name in the heading."""
+
+
 def heading(about: Facts) -> str:
     """One line on what was loaded: file, rank, devices, window, GPU events."""
     parts = [Path(about.source).name]
@@ -38,7 +42,8 @@ def heading(about: Facts) -> str:
         parts.append(f"rank {about.rank}" + (f" of {about.world_size}" if about.world_size else ""))
     for device in dict.fromkeys(about.devices):
         count = about.devices.count(device)
-        parts.append(device if count == 1 else f"{count} x {device}")
+        named = cut_end(device, _LONGEST_NAME)
+        parts.append(named if count == 1 else f"{count} x {named}")
     parts.append(f"{about.gpu_events:,} GPU events")
     if about.window:
         parts.append(f"only {about.window}")
@@ -48,7 +53,7 @@ def heading(about: Facts) -> str:
 def verdict_lines(
     findings: Sequence[Finding], hint: Hint, width: int | None, shown: Iterable[str] = ()
 ) -> Iterator[str]:
-    """The findings as paragraphs with a bullet, each with the command that tells more below it.
+    """The findings as paragraphs with a bullet, each with the command that shows more below it.
 
     Args:
         hint: completes their commands.

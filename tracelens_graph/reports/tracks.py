@@ -31,7 +31,8 @@ from tracelens_graph.analyses.shared.levels import Levels
 from tracelens_graph.analyses.timeline.copy_bandwidth import bandwidths_of
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collectives import collectives_of
-from tracelens_graph.graph.trace_set import TraceSet, rank_titles
+from tracelens_graph.graph.ranks import rank_titles
+from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.graph.window import Window
 from tracelens_graph.output.files import TOOL
 from tracelens_graph.reports.html.names import clean
@@ -107,7 +108,7 @@ class RankPart:
 
 @dataclass(frozen=True, eq=False)
 class Others:
-    """What the other ranks of a job tell of one of them.
+    """What the other ranks of a job show about one of them.
 
     Attributes:
         parts: row of the first kernel, or span on the host, of a collective -> the part in it.
@@ -124,7 +125,7 @@ def tracks(w: Window, others: Others | None = None) -> list[Track]:
     `uid` in arguments is that of the trace; times there are in us.
 
     Args:
-        others: what other ranks tell: how long collectives waited, and the path of the job in the place of that of the
+        others: what other ranks show: how long collectives waited, and the path of the job in the place of that of the
             rank alone.
     """
     path = list(_path(w)) if others is None else [others.path]
@@ -367,7 +368,7 @@ class JobTracks:
         self.titles: Sequence[str] = rank_titles(traces)
 
     def of(self, place: int, is_alone: bool) -> Others:
-        """What the others tell of a rank.
+        """What the others show about a rank.
 
         Args:
             place: its place in the set.

@@ -126,7 +126,7 @@ class Choice:
 
     @property
     def folds(self) -> bool:
-        """Whether a line tells of what is deeper: not where it was asked to be left out."""
+        """Whether a line mentions what is deeper: not where it was asked to be left out."""
         return self.depth is None or self.depth > DEEPEST
 
 
@@ -404,7 +404,9 @@ class Labels:
 def _facts(core: Core, row: int) -> str:
     """How long a node took, how much GPU time is below it, and of an op shapes and types."""
     c = core.columns
-    found = ["captured" if c.flags[row] & Flag.captured else shown_ms(int(c.dur_ns[row]))]
+    found = []
+    if core.framework.calls_take_time:
+        found = ["captured" if c.flags[row] & Flag.captured else shown_ms(int(c.dur_ns[row]))]
     if c.kind[row] not in GPU_KINDS and (time := int(core.gpu_sum_ns[row])):
         found.append(f"GPU {shown_ms(time)}")
     if (code := int(c.argset[row])) >= 0 and core.argsets[code][0]:

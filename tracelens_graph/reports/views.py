@@ -27,7 +27,7 @@ def for_people(table: Table) -> bool:
 
 
 def view(table: Table, core: Core | None = None) -> Table:
-    """The columns of a table that people are shown: those with a heading, and what tells rows apart that look alike.
+    """The columns of a table that people are shown: those with a heading, and what separates rows that look alike.
 
     Args:
         table: the table; of a question, all of its columns.
@@ -68,7 +68,7 @@ _OF_APART = Column("values of keys without a heading, of rows that look alike wi
 
 
 def _apart(table: Table, about: Mapping[str, Column], headed: Mapping[str, str]) -> list[str]:
-    """For each row what tells it from rows that look alike, of keys that people are not shown; empty for nothing."""
+    """What sets each row apart from rows that look alike, of keys that people are not shown; empty for nothing."""
     names = [name for name, column in about.items() if column.role is Role.key]
     hidden = [name for name in names if name not in headed]
     cells = zip(*(_short_cells(table[name], about[name]) for name in names if name in headed), strict=True)

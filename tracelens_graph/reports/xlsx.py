@@ -161,7 +161,7 @@ def _lines_about(sheet: str, table: Table) -> Iterator[tuple[str, str, str, str]
     for note in table.notes:
         yield sheet, "(note)", "", note
     if len(table) >= MAX_ROWS:
-        yield sheet, "(note)", "", f"a sheet has no room for the last {len(table) - MAX_ROWS + 1:,} rows"
+        yield sheet, "(note)", "", f"a sheet cannot hold the last {len(table) - MAX_ROWS + 1:,} rows"
     for name in table.columns:
         column = table.about.get(name, Column(""))
         yield sheet, name, column.unit, column.definition

@@ -44,7 +44,7 @@ SCHEMA_VERSION = 3
 
 
 class Kind(IntEnum):
-    """What an event node is. Numbers are those of saved graphs; what kinds have in common is told by the sets below."""
+    """What an event node is. Numbers are those of saved graphs; the sets below say what kinds have in common."""
 
     Module = 0
     PythonFunction = 1
@@ -138,7 +138,7 @@ FLAG_MEANING = {
     Flag.outlives_parent: "ends after the event it started in",
     Flag.no_duration: "no duration was recorded (an unfinished call); counted as zero",
     Flag.negative_duration: "the recorded duration is negative; counted as zero",
-    Flag.linked_by_flow: "linked to its launch by a flow arrow, for want of a correlation id",
+    Flag.linked_by_flow: "linked to its launch by a flow arrow, as there is no correlation id",
     Flag.starts_before_launch: "starts on the device before its launch call began (clock skew)",
     Flag.captured: "a call of a captured graph that was replayed here: it took no host time",
     Flag.inferred: "a call that no trace recorded: what replayed kernels were identified as",
@@ -165,7 +165,7 @@ REPAIR_MEANING = {
     "id_twice": "nodes of an execution trace with the id of an earlier one left out",
     "odd_id": "ids of nodes that are no 64-bit numbers kept as names",
     "no_parent": "nodes of an execution trace whose parent is missing, or stands behind them, taken as outermost",
-    "bad_arguments": "inputs or outputs of nodes of an execution trace that are no lists left out",
+    "bad_arguments": "inputs or outputs of nodes of an execution trace that are not lists left out",
     "second_trace": "the file holds more than one trace, one behind the other; only the first is read",
     "second_list": "the file holds its list of events more than once; the last one is read, as JSON readers do",
     "checksum": "the compressed file is damaged: its checksum is wrong; names and numbers in it may be wrong",
@@ -344,7 +344,7 @@ CONTEXT_KINDS = {
     "CollectiveKind": "a kind of collective in a process group, shared by all traces",
     "Signature": "op name and argument set with what a call should cost, shared by all traces",
     "Program": "compiled program (HLO module), shared by all traces that ran it; only of JAX",
-    "KernelName": "name of GPU work and what it tells, shared by all traces",
+    "KernelName": "name of GPU work and what it says, shared by all traces",
     "Category": "kind of operation or of kernel, shared by all traces",
     "SubtreeClass": "call subtrees that are equal in structure, shared by all traces",
 }

@@ -41,7 +41,7 @@ CATEGORY_OF_KIND = {kind: categories[0] for kind, categories in _CATEGORIES.item
     Kind.Module: "python_function",
     Kind.Step: "user_annotation",
 }
-"""Category that PyTorch writes for a kind today; names tell modules and steps from the others of theirs."""
+"""Category that PyTorch writes for a kind today; names separate modules and steps from others of their category."""
 
 _STEP_NAME = re.compile(r"ProfilerStep#[0-9]+")
 

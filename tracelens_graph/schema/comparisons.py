@@ -39,7 +39,7 @@ DIFF_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         ),
         Stored("low_ns", "int", "least change that noise allows, by all steps or by equal work", "ns"),
         Stored("high_ns", "int", "greatest change that noise allows", "ns"),
-        Stored("proof", "str", "what shows that the change is no noise; `noise` for nothing"),
+        Stored("proof", "str", "what shows that the change is not noise; `noise` for nothing"),
         Stored("times", "int", "how often the program comes there; of modules that one side alone has, how many"),
         Stored("module", "str", "classes of the modules around it, the outermost first"),
         Stored("reason", "str", "why they differ: one word"),

@@ -168,7 +168,7 @@ _ARGSET = tuple(
         ("input_dims", "dims of the inputs"),
         ("input_types", "types of the inputs"),
         ("input_strides", "strides of the inputs"),
-        ("concrete_inputs", "values of the inputs that are no tensors"),
+        ("concrete_inputs", "values of the inputs that are not tensors"),
     )
 )
 _INSTRUCTION = (

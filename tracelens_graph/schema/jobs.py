@@ -16,7 +16,7 @@ RANK_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("traces", "strs", "ids of the traces of the ranks, in the order of these"),
         Stored("collectives", "int", "collectives that two ranks at least took part in"),
         Stored("parts", "int", "parts of ranks in collectives"),
-        Stored("unmatched", "int", "those that are of no other rank's"),
+        Stored("unmatched", "int", "those that match those of no other rank"),
         Stored("paths", "int", "critical paths: one of each step and one of everything; 0 without GPU work"),
         Stored("notes", "strs", "what was not matched and why, which ranks are missing, how clocks differ"),
         Stored("schema_version", "int", "version of the graph model"),

@@ -1,6 +1,6 @@
 """Graphs that were loaded before, kept for the user so that the next command on the same trace is instant.
 
-An entry is a graph file whose original events stay in the trace. Its name tells the trace's path and what the file
+An entry is a graph file whose original events stay in the trace. Its name holds the trace's path and what the file
 was when it was loaded (size, times, inode), and the version of this program: whatever differs is another entry, so
 no entry is ever out of date. Entries are written beside and moved into place, hence whole or absent for every other
 process. Only their owner may read them: a trace may hold secrets.

@@ -83,7 +83,7 @@ def piece_of(core: Core, members: Mask, after_ns: int, before_ns: int) -> Piece:
 
     Args:
         members: for every row whether it is one of them; some are.
-        after_ns, before_ns: the time of which counters and other entries that are no nodes are taken along.
+        after_ns, before_ns: the time of which counters and other entries that are not nodes are taken along.
     """
     c, keep = core.columns, members.copy()
     # GPU work without a launch finds its annotation by the device annotation over its start.
@@ -299,7 +299,7 @@ class _Entries:
         return [text for uid, text in sorted(self._found.items()) if uid not in dropped]
 
     def _others(self, first: int, entries: list[tuple[int, _Head]]) -> list[int]:
-        """Which of the entries that are no nodes may belong to the piece."""
+        """Which of the entries that are not nodes may belong to the piece."""
         core = self._piece.core
         arrows = [entry for entry in entries if entry[1].ph in _ARROW_ENDS]
         names = [(i, h) for i, h in entries if h.ph == "M" and bytes(h.name) in _PROCESS_NAMES | _THREAD_NAMES]
@@ -356,7 +356,7 @@ def _heads(text: bytes) -> list[_Head | None]:
 
 
 def _head(raw: Raw) -> _Head | None:
-    """The head of an entry; None of one that is no event."""
+    """The head of an entry; None of one that is not an event."""
     try:
         return _HEAD.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

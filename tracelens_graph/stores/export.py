@@ -130,7 +130,7 @@ def export_graph(core: Core, path: str | os.PathLike[str], format: str | None = 
     `edges.parquet`. CSV holds texts as they are, which a spreadsheet may take for formulas.
 
     Args:
-        format: one of FORMATS; by default the suffix of `path` tells.
+        format: one of FORMATS; by default the suffix of `path` decides.
 
     Raises:
         OutputError: there is no such format, or a file cannot be written.
@@ -159,7 +159,7 @@ def export_format(path: Path, format: str | None = None) -> str:
     """The one of FORMATS that an export has.
 
     Args:
-        format: the format, if it is not the suffix of `path` that tells.
+        format: the format, if it is not the suffix of `path` that decides.
 
     Raises:
         OutputError: there is no such format, or it cannot be written there.

@@ -178,7 +178,7 @@ _ThreadPart = int | float | str | bool
 
 @dataclass(frozen=True)
 class _Facts:
-    """What the index of a graph's file tells beside its sections."""
+    """What the index of a graph's file holds beside its sections."""
 
     trace: str | None
     info: dict[str, Any]

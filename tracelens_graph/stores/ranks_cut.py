@@ -193,7 +193,7 @@ class _Rank:
     def pid(self, pid: Any) -> int:
         """The number that a process has in the file of all ranks.
 
-        Device annotations tell their device by their process alone, so that of a device has its number.
+        Device annotations name their device by their process alone, so that of a device has its number.
         """
         if pid in self._device_pids and pid in self._used:
             return self.device(pid)
@@ -260,7 +260,7 @@ class _Rank:
 
 
 def _arrow(joined: Joined, number: int, ranks: Sequence[_Rank], first_ns: int) -> Iterator[bytes]:
-    """The ends of an arrow: it leads from the kernel that began first through all others to that which began last."""
+    """The ends of an arrow: it leads from the kernel that began first through all others to the one that began last."""
     last = len(joined.kernels) - 1
     for at, (place, row, start) in enumerate(joined.kernels):
         rank = ranks[place]

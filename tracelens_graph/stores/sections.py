@@ -190,7 +190,7 @@ class Sections:
             self.array(name)
 
     def take_facts(self) -> Any:
-        """What the index tells beside the sections, as JSON values. They are given away and not kept."""
+        """What the index holds beside the sections, as JSON values. They are given away and not kept."""
         facts, self._facts = self._facts, None
         return facts
 

@@ -103,7 +103,7 @@ class Column:
 
     @classmethod
     def key(cls, definition: str, heading: str | None = None, cells: Cells | None = None, **more: Any) -> Self:
-        """A column that tells rows apart."""
+        """A column that separates rows."""
         return cls(definition, role=Role.key, heading=heading, cells=cells, **more)
 
     @classmethod
@@ -189,7 +189,7 @@ About = Mapping[str, Column]
 
 
 def keys(about: About) -> list[str]:
-    """The columns that tell rows apart."""
+    """The columns that separate rows."""
     return [name for name, column in about.items() if column.role is Role.key]
 
 

@@ -71,7 +71,7 @@ _FROM_THE_START = re.compile(rf"\[|{_PROSE.pattern}")
 
 
 def fitted(name: str, width: int) -> str:
-    """A name that fits into some columns of a terminal, cut where it tells least.
+    """A name that fits into some columns of a terminal, cut where it says least.
 
     Of C++ names first templates, namespaces and parameters go, of frames of Python the outer folders; then, of any
     text, what stands before the end.

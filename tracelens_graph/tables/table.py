@@ -125,7 +125,7 @@ class Table:
             layout = aligned(columns, width, color)
             lines += layout.lines
             if layout.left_out:
-                notes.append(f"no room for: {', '.join(layout.left_out)}{f' ({way_out})' if way_out else ''}")
+                notes.append(f"no space for: {', '.join(layout.left_out)}{f' ({way_out})' if way_out else ''}")
         elif not notes:
             lines.append("(nothing)")
         lines += [line for note in notes for line in wrapped(printable(note), width, "  ")]

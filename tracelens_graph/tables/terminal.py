@@ -33,7 +33,7 @@ _NARROW_PROSE = 20
 _EMPTY = 9
 """Order of leaving of a column without any value, which leaves before all others."""
 _SAME = 8
-"""Order of leaving of a column whose cells are all the same, which tell no row from another."""
+"""Order of leaving of a column whose cells are all the same, which separate no row from another."""
 
 
 class _Stage(NamedTuple):
@@ -308,7 +308,7 @@ def _line(cells: Sequence[str], columns: Sequence[_Column]) -> str:
 
 
 WIDTH_OF_PIPES = 100
-"""Characters per line where no terminal tells."""
+"""Characters per line where no terminal says."""
 
 _NARROWEST = 40
 
@@ -343,7 +343,7 @@ class progress_on_terminal:  # noqa: N801 (used like a function)
     Args:
         what: what is being done.
         stream: where the line is drawn, by default standard error.
-        unit: what is counted; if given, the line tells the rate and the time that is left.
+        unit: what is counted; if given, the line shows the rate and the time that is left.
     """
 
     def __init__(self, what: str, stream: TextIO | None = None, unit: str = "") -> None:

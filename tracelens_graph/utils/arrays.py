@@ -20,6 +20,11 @@ Mask: TypeAlias = NDArray[np.bool_]
 """One truth value per entry of something else."""
 
 
+def narrow(numbers: np.ndarray) -> np.ndarray:
+    """The same in half the bytes, where they are short enough."""
+    return numbers.astype(np.int32) if max(numbers.max(initial=0), -numbers.min(initial=0)) < 2**31 else numbers
+
+
 class Numbering(dict[Any, int]):
     """Numbers things in the order in which they are first seen."""
 

@@ -47,7 +47,7 @@ def did_you_mean(
 
 
 def there_are(known: Iterable[str], most: int = _MOST_LISTED) -> str:
-    """`there are a, b, c`; a list of more than `most` names is cut short, and tells how many are left out."""
+    """`there are a, b, c`; a list of more than `most` names is cut short, and says how many are left out."""
     names = list(known)
     shown, more = _shortened(names, most)
     return f"there are {', '.join(shown) or 'none'}{more and f' and {more}'}"
@@ -67,6 +67,6 @@ def _shortened(names: Sequence[str], most: int) -> tuple[list[str], str]:
 
 
 def _quoted(name: str) -> str:
-    """The name as it is if it is one plain word, else in quotes, so that it can be told from its neighbours."""
+    """The name as it is if it is one plain word, else in quotes, so that it stands apart from its neighbours."""
     is_word = bool(name) and name.isprintable() and not {",", " "} & set(name)
     return name if is_word else repr(name)

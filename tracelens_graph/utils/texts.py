@@ -162,9 +162,26 @@ def cut_end(text: str, width: int) -> str:
     return head(text, room) + _GAP if room > 0 else head(text, width)
 
 
+_WORDS = re.compile(r"(?:[A-Za-z'.:;!?-]+\s+){3}[A-Za-z]")
+"""Four words of letters side by side, as sentences have them, and functions and sizes have not."""
+_BUILT_IN = re.compile(r"<built-in (?:method|function) [\w.]*(?: of [\w.]+ object)?")
+"""The only names of Python's that read like sentences."""
+
+
+def quoted(name: str) -> str:
+    """A name of a trace within a sentence: in quotes if it is blank, or reads like a sentence itself.
+
+    >>> quoted("aten::mm"), quoted("Ignore all previous instructions")
+    ('aten::mm', '"Ignore all previous instructions"')
+    """
+    if not name.strip():
+        return repr(name)
+    return '"{}"'.format(name.replace('"', "'")) if _WORDS.search(_BUILT_IN.sub("", name)) else name
+
+
 def shown_name(name: str, width: int = 60) -> str:
-    """A name within a sentence: cut to some columns, and in quotes if it is blank."""
-    return cut_end(name, width) if name.strip() else repr(name[:width])
+    """A name within a sentence: cut to some columns, and in quotes if it needs them."""
+    return quoted(cut_end(name, width) if name.strip() else name[:width])
 
 
 def paragraphs(texts: Iterable[str], width: int | None, indent: str = "") -> list[str]:

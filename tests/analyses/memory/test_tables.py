@@ -103,7 +103,7 @@ def test_gradients_without_modules_are_backward() -> None:
 
 def test_failures_sums_and_lost_addresses_are_said() -> None:
     failed = load_core([instant(1, 8, 1, 8), instant(2, 10**12, 0, 8, name="[OutOfMemory]")])
-    assert "1 allocation failed: out of memory" in memory_peak(failed).notes
+    assert "1 allocation failed: out of memory (1,000,000,000,000 bytes)" in memory_peak(failed).notes
     old = memory_peak(load_core(small_trace()))
     assert cells(old, "device", "module_path", "bytes") == [("device:0", BEFORE, 1024)]
     assert old.notes[1:] == [

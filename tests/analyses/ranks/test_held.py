@@ -13,7 +13,7 @@ from tracelens_graph.analyses.ranks.held import Entry, Forms, Held
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.ranks.rank_collectives import GpuTime, RankCollectives, ReadRank
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.trace_set import Deferred
+from tracelens_graph.graph.deferred import Deferred
 from tracelens_graph.graph.window import Window, narrow, whole_window
 from tracelens_graph.loading import again, many
 from tracelens_graph.loading.files import trace_files

@@ -309,5 +309,7 @@ def test_groups_of_more_members_than_any_job_has_are_left_out_and_counted(monkey
     ]
     proto = program("jit_f", 1, computation(1, "main", 1, instruction(1, "p", "parameter", X), *listed))
     core = load_core(many_at_once(12, proto, names))
-    assert core.info.repairs == {"instructions that their program tells nothing sound of, such as ar.4 of jit_f(3)": 2}
+    assert core.info.repairs == {
+        "instructions about which their program says nothing sound, such as ar.4 of jit_f(3)": 2
+    }
     assert len(core.collectives.nodes) == 8

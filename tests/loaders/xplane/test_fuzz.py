@@ -155,7 +155,7 @@ def test_shapes_beyond_all_measure(dims: tuple[int, ...]) -> None:
     core = check(plain.written(programs, device, host), reports=True)
     assert core is not None
     assert len(core.find("Op")) == 1
-    said = "instructions that their program tells nothing sound of, such as dot.3 of p(3) (1)"
+    said = "instructions about which their program says nothing sound, such as dot.3 of p(3) (1)"
     assert (said in core.info.damage) == (max(dims) > 1)
     assert len(core.argsets) == (max(dims) == 1)
 

@@ -38,7 +38,7 @@ _TIMES: About = {
 
 KERNEL_REPLACEMENTS = TableSchema(
     "kernel_replacements",
-    "Which kernels of one trace took the place of which of another.",
+    "Which kernels of one trace replaced those of another.",
     {
         "op": Column.key("op that the GPU work is charged to, in a if it is there; absent for none"),
         "kernel_a": Column.key("name of the GPU event in a; absent where only b has one"),
@@ -90,7 +90,7 @@ def divergences(traces: TraceSet, a: str | None = None, b: str | None = None, to
 def kernel_replacements(
     traces: TraceSet, a: str | None = None, b: str | None = None, kernel: str = "", top: int = 100
 ) -> Table:
-    """Which GPU events of one trace took the place of which of another, call by call; the largest change first.
+    """Which GPU events of one trace replaced those of another, call by call; the largest change first.
 
     Of events that belong together by structure those of other names, and those that only one trace has.
 

@@ -50,7 +50,7 @@ def identified_labels(traces: TraceSet, a: str | None = None, b: str | None = No
     """
     if len(traces) != 2 and None in (a, b):
         there = "there is 1" if len(traces) == 1 else f"there are {len(traces):,}"
-        raise AnalysisError(f"identified_labels: two traces are wanted, {there}")
+        raise AnalysisError(f"identified_labels: expected two traces, {there}")
     pair = traces.pair(a, b)
     both = zip(("trace1", "trace2"), pair, common_labels(pair[0].core, pair[1].core), strict=True)
     rows = [row for source, one, labels in both for row in _labelled(source, one, labels)]

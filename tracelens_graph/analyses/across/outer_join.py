@@ -143,7 +143,7 @@ class Joined:
     """Rows of several runs side by side.
 
     Attributes:
-        keys: what tells the rows apart, in canonical form.
+        keys: what separates the rows, in canonical form.
         tables: run -> its table with one row per key.
         place: run -> for every joined row its row in that table, -1 where the run has none.
     """

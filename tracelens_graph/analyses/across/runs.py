@@ -21,7 +21,7 @@ _SIGNATURE = {
     "input_dims": Column.key("sizes of the inputs, JSON", "input_dims"),
     "input_types": Column.key("types of the inputs, JSON"),
     "input_strides": Column.key("strides of the inputs, JSON"),
-    "concrete_inputs": Column.key("values of the inputs that are no tensors, JSON"),
+    "concrete_inputs": Column.key("values of the inputs that are not tensors, JSON"),
     "signature": Column.text("its key, by which `signature_history` is asked for it"),
 }
 """Columns that say which signature a row is about."""

@@ -95,7 +95,7 @@ class Signatures:
         window: the window.
         rows: rows of the ops with GPU work of the window below.
         of: number of the signature of each.
-        codes: what tells the signatures of this trace apart.
+        codes: what separates the signatures of this trace.
     """
 
     window: Window

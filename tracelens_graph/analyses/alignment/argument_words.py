@@ -57,7 +57,7 @@ def _factor(one: object, other: object) -> float:
 
 
 def elements(dims: str) -> tuple[int, ...]:
-    """Numbers of elements of tensors, whose sizes stand as JSON in `Input Dims`; -1 for what is no tensor.
+    """Numbers of elements of tensors, whose sizes stand as JSON in `Input Dims`; -1 for what is not a tensor.
 
     >>> elements("[[2,3],[],[[4],[5,6]]]")
     (6, -1, 34)

@@ -14,7 +14,7 @@ _TRACELENS_ARGUMENTS: About = {
     "Input Dims": Column("sizes of the arguments of the op that launched it", cells="list"),
     "Input Strides": Column("their strides", cells="list"),
     "Input type": Column("their types", cells="list"),
-    "Concrete Inputs": Column("values of those that are no tensors", cells="list"),
+    "Concrete Inputs": Column("values of those that are not tensors", cells="list"),
 }
 
 _TRACELENS_MODULES: About = {

@@ -139,7 +139,7 @@ class _Chains:
     """Nodes over the same leaves: they stand side by side in pre-order, the outermost first.
 
     Attributes:
-        of: for each node its chain; -1 for roots, and for -1, which is no node.
+        of: for each node its chain; -1 for roots, and for -1, which is not a node.
         start, length: the first node of each, and how many it has.
         leaves: number of leaves below each.
         names: hash of the names in each.

@@ -36,7 +36,7 @@ class Context:
         names: what is called there.
         is_module: whether these are modules.
         is_op: whether the first is an op.
-        kernel: where it is no op, the first kernel: nothing else says what is called there.
+        kernel: where it is not an op, the first kernel: nothing else says what is called there.
         sizes: types and numbers of elements of the arguments of the first.
     """
 

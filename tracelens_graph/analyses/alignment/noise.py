@@ -38,7 +38,7 @@ from tracelens_graph.utils.arrays import Codes, Mask, Rows
 class Proof(Word):
     """What shows a change to be no noise."""
 
-    structure = "structure", "other kernels, calls or arguments: no matter of noise"
+    structure = "structure", "other kernels, calls or arguments: not a question of noise"
     interval = "interval", "the interval of its change leaves out 0"
     step = "step", "what is compared differs by more than its noise, though all steps together do not"
     family = "family", "only together with the other places of its op, or of its category of kernels"
@@ -85,7 +85,7 @@ class Family:
 
 
 class Interval(NamedTuple):
-    """Bounds of a change, ns, and what shows that it is no noise."""
+    """Bounds of a change, ns, and what shows that it is not noise."""
 
     low_ns: float
     high_ns: float
@@ -129,7 +129,7 @@ class Noise:
         """Variance of the logarithm of each place's ratio; meaningless where a side has no time."""
         a, b = self._sides
         first, second = (side.of_mean / mean**2 for side, mean in zip(self._sides, means, strict=True))
-        # Without steps equal work is compared, in which one may be slow on one side: it is no noise on the other.
+        # Without steps equal work is compared, in which one may be slow on one side: it is not noise on the other.
         found = np.where((a.steps < 2) & (b.steps < 2) & self.is_of_time, 2 * np.minimum(first, second), first + second)
         return found + _between_runs(self._ratio[self.is_of_time], found[self.is_of_time])
 

@@ -289,7 +289,7 @@ def _launch_times(sides: list[_Side]) -> str:
     """How long launch calls take on both sides, where that differs; empty else."""
     us, calls = [side.us_of_launch() for side in sides], [side.launches() for side in sides]
     is_other = min(us) > 0 and max(calls) <= _SLOWER_LAUNCH * min(calls) and max(us) > _SLOWER_LAUNCH * min(us)
-    return f" of {us[0]:,.1f} -> {us[1]:,.1f} us each in the median" if is_other else ""
+    return f" of {us[0]:,.1f} -> {us[1]:,.1f} us each (median)" if is_other else ""
 
 
 def _delays(sides: list[_Side], idle: list[Idle]) -> str:

@@ -188,12 +188,12 @@ class CollectivePoints:
     points: int
     time: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     ordinal: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
-    collective: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    before: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    after: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    collective: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
+    before: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
+    after: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
     kind: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int8))
-    served: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    whole: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    served: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
+    whole: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
     lost: int = 0
     worst_ns: int = 0
     guessed: int = 0
@@ -219,7 +219,7 @@ def parts_on_gpu(matched: MatchedCollectives) -> Rows:
     """The parts of matched collectives that kernels carried out."""
     parts = matched.parts
     on_gpu = np.array([not one.on_host for one in parts.forms], bool)[parts.form] if len(parts) else np.zeros(0, bool)
-    return np.flatnonzero((matched.number >= 0) & on_gpu)
+    return np.flatnonzero((matched.number >= 0) & on_gpu).astype(np.int32)
 
 
 def collective_points(
@@ -302,7 +302,7 @@ def _add(
     last = np.zeros(count, np.int32)
     is_last = np.flatnonzero(time[starts] == moment[place])
     last[place[is_last]] = trace[is_last]
-    point = found.points + len(found.time) + np.arange(count)
+    point = np.arange(count, dtype=np.int32) + (found.points + len(found.time))
     late = moment[end_place] - time[ends]
     fine = late <= 0
     if not fine.all():
@@ -310,7 +310,7 @@ def _add(
         found.worst_ns = max(found.worst_ns, int(late.max()))
     found.time = np.concatenate((found.time, moment))
     found.ordinal = np.concatenate((found.ordinal, last))
-    found.collective = np.concatenate((found.collective, number))
+    found.collective = np.concatenate((found.collective, number.astype(np.int32)))
     found.before = np.concatenate((found.before, starts, point[end_place[fine]]))
     found.after = np.concatenate((found.after, point[place], ends[fine]))
     found.kind = np.concatenate(

@@ -24,8 +24,8 @@ from tracelens_graph.graph.arrays import fitting, positions_by
 from tracelens_graph.graph.collective_kinds import UNKNOWN, kind_of
 from tracelens_graph.graph.collectives import Collective, collectives_of
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.deferred import Reader
 from tracelens_graph.graph.intervals import length_before, merge
-from tracelens_graph.graph.trace_set import Reader
 from tracelens_graph.graph.traversals import host_rows
 from tracelens_graph.schema import Kind
 from tracelens_graph.utils.arrays import Ns, Rows

@@ -29,7 +29,7 @@ from tracelens_graph.analyses.ranks.clocks import RankClock
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.graph.arrays import Places, expanded
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.utils.arrays import Mask, Ns, Rows
+from tracelens_graph.utils.arrays import Mask, Ns, Rows, narrow
 
 
 class Meetings:
@@ -62,7 +62,7 @@ class Meetings:
         single = np.ones(count, bool)
         for rank, (first, last) in enumerate(pairwise(self.first.tolist())):
             single[first:last] = ~np.isin(matched.node[part[first:last]], self._known[rank].several)
-        own = np.arange(count)
+        own = np.arange(count, dtype=np.int32)
         return collective_points(
             matched,
             PartPoints(part, own, count + own, single),
@@ -79,7 +79,7 @@ class Meetings:
     def met(self) -> Rows:
         """Per part the point of collectives that its end follows from; -1 for none."""
         count = len(self.part)
-        met = np.full(count, -1)
+        met = np.full(count, -1, np.int32)
         moves = self.found.kind == Edge.transfer
         met[self.found.after[moves] - count] = self.found.before[moves] - 2 * count
         return met
@@ -112,7 +112,7 @@ class Meetings:
     def last(self) -> Rows:
         """Per point of collectives the part that came last to it."""
         part, point = self.arrivals
-        last = np.full(len(self.found.time), -1)
+        last = np.full(len(self.found.time), -1, np.int32)
         at = np.flatnonzero(self.start_ns[part] == self.found.time[point])
         last[point[at]] = part[at]  # of equal indices the last assignment stays, as in `bind`
         return last
@@ -193,7 +193,7 @@ class Again:
             starts, others = np.flatnonzero(one.target < own), np.flatnonzero(one.target >= own)
             low, high = (np.searchsorted(part[by_part], first + one.target[starts], side) for side in ("left", "right"))
             arrival, of = expanded(low, high)
-            edges = self._edges[rank] = starts[of], others
+            edges = self._edges[rank] = narrow(starts[of]), narrow(others)
             if later_ns is not None:
                 self._later[rank] = later_ns[first + one.target[edges[0]]]
             sources = np.concatenate((m.met[first : first + own], behind, [origin]))
@@ -205,7 +205,7 @@ class Again:
         moment, self._before, self._after = np.concatenate(moments), np.concatenate(before), np.concatenate(after)
         level, self._ordered = levels(moment, self._before, self._after)
         self._before, self._after = self._before[self._ordered], self._after[self._ordered]
-        self._order = np.lexsort((level, moment))
+        self._order = narrow(np.lexsort((level, moment)))
 
     def _takes(self, weight: str | Sequence[str], without: Mask) -> Ns:
         takes = []

@@ -16,7 +16,8 @@ from tracelens_graph.analyses.critical_path.points import Edge
 from tracelens_graph.analyses.critical_path.rank_answers import LAST_COMES, Leg, Segments, segments_on
 from tracelens_graph.analyses.critical_path.walk import NEAR_NS, Class
 from tracelens_graph.graph.arrays import positions_by
-from tracelens_graph.graph.trace_set import TraceSet, rank_number
+from tracelens_graph.graph.ranks import rank_number
+from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.utils.arrays import Codes, Ns, Rows
 
 

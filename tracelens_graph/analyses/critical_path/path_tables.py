@@ -12,7 +12,7 @@ from tracelens_graph.analyses.critical_path.walk import Class
 from tracelens_graph.analyses.shared.grouping import text_codes
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.graph.trace_set import rank_number
+from tracelens_graph.graph.ranks import rank_number
 from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table

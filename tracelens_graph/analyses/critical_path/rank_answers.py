@@ -36,7 +36,6 @@ from tracelens_graph.analyses.critical_path.rerun import (
     Reach,
     forward,
     in_order,
-    narrow,
     reached,
     weights,
 )
@@ -45,9 +44,9 @@ from tracelens_graph.analyses.ranks.clocks import RankClock
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.trace_set import Reader
+from tracelens_graph.graph.deferred import Reader
 from tracelens_graph.graph.window import gpu_steps
-from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
+from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows, narrow
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,7 +244,7 @@ def stretches_of(rank: Reader, given: tuple[Given, Ns]) -> Stretches:
     first = np.full(points, -1)
     first[points - len(made.collective) :] = made.collective
     begins = np.append(first[source], -2)  # for no point, which is -1
-    return Stretches(begins[kept.start[given[0].node]], begins[made.last_ends(given[1])])
+    return Stretches(narrow(begins[kept.start[given[0].node]]), narrow(begins[made.last_ends(given[1])]))
 
 
 class Leg(NamedTuple):

@@ -13,7 +13,7 @@ from tracelens_graph.analyses.critical_path.lanes import Key, Lane, Lanes, compa
 from tracelens_graph.analyses.critical_path.rerun import Latency
 from tracelens_graph.analyses.stragglers.rank_work import pipelines
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.graph.trace_set import rank_called, rank_number
+from tracelens_graph.graph.ranks import rank_called, rank_number
 from tracelens_graph.utils.arrays import Mask, Ns, Rows
 
 LATE_SHARE, LATE_NS = 0.1, 1_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -18,7 +19,7 @@ from tracelens_graph.analyses.critical_path.points import Edge
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT, ends_of
 from tracelens_graph.graph.arrays import expanded
-from tracelens_graph.utils.arrays import Mask, Ns, Rows
+from tracelens_graph.utils.arrays import Mask, Ns, Rows, narrow
 
 MOST_QUANTILE = 0.995
 
@@ -67,11 +68,11 @@ def forward(
         given: moments of points that no edge leads to.
     """
     line = _lines(before, after, weight, order, len(given))
-    moment = np.where(line.is_first, given, NEVER).tolist()
+    moment = array("q", np.where(line.is_first, given, NEVER).tobytes())  # a list would take five times the memory
     for target, source, takes in line.each():
         if (reached := moment[source] + takes) > moment[target]:
             moment[target] = reached
-    return np.asarray(np.array(moment, np.int64)[line.root] + line.offset)
+    return np.asarray(np.frombuffer(moment, np.int64)[line.root] + line.offset)
 
 
 class _Lines(NamedTuple):
@@ -99,14 +100,14 @@ _BLOCK = 1 << 12
 
 def _lines(before: Rows, after: Rows, weight: Ns, order: Rows, points: int) -> _Lines:
     edges_into = np.bincount(after, minlength=points)
-    root, offset = np.arange(points), np.zeros(points, np.int64)
+    root, offset = np.arange(points, dtype=before.dtype), np.zeros(points, np.int64)
     single = np.flatnonzero(edges_into[after] == 1)
     root[after[single]], offset[after[single]] = before[single], weight[single]
     while not np.array_equal(further := root[root], root):
         # Before `root` moves on, or the offset would be that of another stretch; roots have none to add.
         offset += offset[root]
         root = further
-    place = np.empty(points, np.int64)
+    place = np.empty(points, before.dtype)
     place[order] = np.arange(points)
     choices = np.flatnonzero(edges_into[after] > 1)
     choices = choices[np.argsort(place[after[choices]], kind="stable")]
@@ -203,11 +204,6 @@ def reached(
         causes.time[between],
         len(ends),
     )
-
-
-def narrow(ns: Ns) -> Ns:
-    """The same in half the bytes, where they are short enough."""
-    return ns.astype(np.int32) if np.abs(ns).max(initial=0) < 2**31 else ns
 
 
 Edges = dict[tuple[int, int], int]

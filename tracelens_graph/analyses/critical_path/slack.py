@@ -10,7 +10,7 @@ from tracelens_graph.analyses.critical_path.path import Path
 from tracelens_graph.analyses.critical_path.rank_answers import Slack, Tail, slack_on, starts_on
 from tracelens_graph.analyses.critical_path.rerun import NEVER
 from tracelens_graph.analyses.critical_path.walk import Class
-from tracelens_graph.graph.trace_set import rank_number
+from tracelens_graph.graph.ranks import rank_number
 from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table

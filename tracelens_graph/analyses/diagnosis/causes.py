@@ -122,11 +122,11 @@ def _waits(
         short = int((c.dur_ns[gpu] < limits.SHORT_KERNEL_NS).sum())
         evidence |= {"short_gpu_events": short, "gpu_events": len(gpu)} | _launches(core, gpu)
         if calls := evidence.get("launches"):
-            text += f"; {calls:,} launches of {evidence['median_launch_us']:.3g} us each in the median"
+            text += f"; {calls:,} launches of {evidence['median_launch_us']:.3g} us each (median)"
         text += f"; {evidence['short_gpu_events']:,} of {evidence['gpu_events']:,} GPU events are shorter than 5 us"
     if topic == "unrecorded" and not account.has_stacks:
         text, advice = f"{text}; the trace has no Python stacks", ("record_stacks",)
-    if topic == "outside":  # which the window leaves out, so that it is no part of it
+    if topic == "outside":  # which the window leaves out, so that it is not part of it
         share = percent(time, account.span_ns)
         evidence |= {"percent": share, "percent_of": account.span}
         text = f"{name} took {shown_ms(time)}, {share:.1f} % of the {WHOLES[account.span]}, {in_gaps}"

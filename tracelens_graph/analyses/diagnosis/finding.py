@@ -8,7 +8,7 @@ from typing import Literal
 
 from tracelens_graph.categories.kernel_names import title
 from tracelens_graph.tables.names import fitted
-from tracelens_graph.utils.texts import printable
+from tracelens_graph.utils.texts import printable, quoted
 
 Severity = Literal["fact", "minor", "major"]
 Numbers = Mapping[str, int | float | str]
@@ -85,11 +85,11 @@ KINDS: Mapping[str, str] = {
     "host.launches": "the GPU waited for ops and launch calls of the host",
     "host.python": "the GPU waited for Python",
     "host.dataloader": "the GPU waited for the data loader",
-    "host.sync": "the GPU waited because the host had waited for the GPU",
+    "host.sync": "the GPU waited because the host had stopped to wait for it",
     "host.copies": "copies held the run up",
     "host.compilation": "the GPU waited for programs to be traced and compiled",
     "host.other": "the GPU waited for the host, for another reason, or one that was not recorded",
-    "comm.exposed": "communication with no computation beside it",
+    "comm.exposed": "communication that no computation overlaps",
     "comm.late_rank": "the ranks waited for one that came late",
     "compute.gemm": "matrix products",
     "compute.conv": "convolutions",
@@ -103,24 +103,24 @@ KINDS: Mapping[str, str] = {
 
 TOPICS: Mapping[str, str] = {
     "headline": "what kind of run this is",
-    "operation": "how an operation does that takes much of a small trace: what bounds it, and what holds it back",
+    "operation": "an operation that takes much of a small trace: what bounds it, and what holds it back",
     "server": "how long the steps of a server take, by phase, and what leads each",
     "server_gaps": "idle: between two steps of a server",
     "server_prompts": "steps of a server with prompts, which hold up the answers of other requests",
     "server_padding": "places of captured batches that stay empty",
     "server_fixed": "what a decode step costs, whatever the size of its batch",
-    "cut_short": "where the GPU events end of a file that is cut short",
+    "cut_short": "where the GPU events of a file end that is cut short",
     "data_loader": "idle: the host waited for the next batch, or made it",
     "synchronization": "idle: calls that wait for the GPU kept the host from launching ahead",
-    "host_to_device_copy": "copies to the device with nothing beside them, and idle time because of them",
-    "other_copies": "other copies with nothing beside them",
+    "host_to_device_copy": "copies to the device that nothing overlaps, and idle time because of them",
+    "other_copies": "other copies that nothing overlaps",
     "launches": "idle: the host was in ops and launch calls, or the GPU went from one short kernel to the next",
     "python": "idle: the host was in Python or the operating system, in no op and no call",
-    "unrecorded": "idle: nothing is recorded of what the launching thread did",
+    "unrecorded": "idle: nothing was recorded on the launching thread",
     "compilation": "idle: the host traced or compiled a program",
     "allocation": "idle: the host had the driver allocate or release memory",
     "profiler": "idle: the host was in the profiler's own code",
-    "exposed_communication": "communication with no computation beside it",
+    "exposed_communication": "communication that no computation overlaps",
     "opportunity": "what one change could win, by a rule",
     "kernels": "GPU time of one family of kernels",
     "unexplained": "idle without a known reason",
@@ -129,8 +129,8 @@ TOPICS: Mapping[str, str] = {
     "unlinked": "GPU time whose launch is not in the trace",
     "long_step": "a step that takes longer than the others",
     "host_programs": "compiled programs and their time on the host, of a profile of JAX without GPU events",
-    "host_steps": "steps and their time on the host, of such a profile",
-    "several_devices": "such a profile is of several devices",
+    "host_steps": "the steps of such a profile and their time on the host",
+    "several_devices": "such a profile covers several devices",
     "compiled": "programs of JAX that were compiled during the recording",
 }
 """Topics of findings, and what each is about."""
@@ -140,7 +140,7 @@ ADVICE: Mapping[str, str] = {
     "scheduler",
     "sampling_on_gpu": "sample on the GPU: no logits processors or penalties in Python, fewer log probabilities",
     "detokenise_beside": "detokenise beside the steps, in a process of its own, and less often: --stream-interval",
-    "next_inputs": "make the inputs of the next step while this one runs; update buffers in place of building them",
+    "next_inputs": "make the inputs of the next step while this one runs; update buffers instead of building them",
     "capture_sizes": "capture more batch sizes between those in use: cudagraph_capture_sizes of vLLM, --cuda-graph-bs "
     "of SGLang",
     "smaller_chunks": "smaller pieces of prompts in a step: --max-num-batched-tokens of vLLM, --chunked-prefill-size "
@@ -158,9 +158,11 @@ ADVICE: Mapping[str, str] = {
     "allocator": "keep memory: no empty_cache() in the loop, buffers that are reused",
     "warm_up": "record after some warm-up steps: schedule(wait=…, warmup=…)",
     "record_longer": "record several whole steps in a steady state",
+    "record_launches": "begin to record before the work is launched, and record several whole steps",
+    "hip_trace": "record the launches, too: rocprofv3 --hip-trace",
     "record_stacks": "record with with_stack=True to see the Python lines",
     "replay_trace": "look at the trace of the replay; this one names the nodes of the graph",
-    "all_ranks": "all ranks together, to tell a late rank from a slow network: report FOLDER",
+    "all_ranks": "all ranks together, to separate a late rank from a slow network: report FOLDER",
     "overlap": "start communication earlier beside computation: other bucket sizes, prefetch of shards",
     "network": "find why the transport is slow: NCCL_DEBUG=INFO shows whether it is NVLink or xGMI, PCIe or sockets",
     "fusion": "fuse elementwise and normalization kernels: torch.compile, or fused kernels of a library",
@@ -177,11 +179,11 @@ ADVICE: Mapping[str, str] = {
     "convolution_kernels": "torch.backends.cudnn.benchmark = True, and channels_last memory format",
     "kernel_tuning": "see how far these kernels are below the roofline",
     "channels_last": "channels_last memory format, to get rid of layout changes around convolutions",
-    "flash_attention": "F.scaled_dot_product_attention in place of products and softmax; fused, it writes no scores",
+    "flash_attention": "F.scaled_dot_product_attention instead of products and softmax; fused, it writes no scores",
     "attention_backend": "see why scaled_dot_product_attention took its math backend: type, mask, size of heads; "
     "torch.nn.attention.sdpa_kernel names the reason",
     "keep_dtype": "keep weights and activations in the type that products compute in, or cast once per step",
-    "grouped_queries": "scaled_dot_product_attention(..., enable_gqa=True) in place of repeated keys and values",
+    "grouped_queries": "scaled_dot_product_attention(..., enable_gqa=True) instead of repeated keys and values",
     "keep_layout": "no .contiguous(), permute or reshape before it that copies: products and attention read strides",
     "fused_optimizer": "fused=True of the optimizer, or foreach=True: one kernel for many parameters",
     "miopen_nhwc": "PYTORCH_MIOPEN_SUGGEST_NHWC=1, so that MIOpen takes channels_last as it is",
@@ -195,7 +197,7 @@ ADVICE: Mapping[str, str] = {
     "donate": "donate buffers (donate_argnums), and let JAX allocate memory ahead",
     "run_before": "run some steps before jax.profiler.trace begins",
     "python_tracer": "record with ProfileOptions().python_tracer_level = 1 to see the Python lines",
-    "devices": "the devices as ranks, to tell a late one from a slow network: tracelens-graph ranks FOLDER",
+    "devices": "the devices as ranks, to separate a late one from a slow network: tracelens-graph ranks FOLDER",
     "latency_hiding": "--xla_gpu_enable_latency_hiding_scheduler=true, so that collectives run beside computation",
     "own_kernels": "see which arrays are written and read again between fusions; fused kernels, such as in Pallas",
     "layouts": "keep channels last (NHWC), to get rid of layout changes around convolutions",
@@ -207,7 +209,7 @@ NAME_WIDTH = 60
 
 def brief(name: str) -> str:
     """A name for a line of text: a kernel by library and tile, or without templates and namespaces."""
-    return title(name) or fitted(name, NAME_WIDTH) or "(no name)"
+    return title(name) or (quoted(fitted(name, NAME_WIDTH)) if name else "(no name)")
 
 
 def percent(part: float, whole: float) -> float:

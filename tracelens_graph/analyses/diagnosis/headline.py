@@ -137,6 +137,7 @@ def too_little(account: Account) -> Finding | None:
     elif lone > limits.UNLINKED_PERCENT / 100 * gpu:
         share, whole = percent(lone, gpu), "gpu_time"
         why = f"the launches of {share:.1f} % of the GPU time are not in the trace"
+        advice = ("record_launches",)
     elif percent((runs := recorded_executions(w)).lost_in_all, len(runs.row)) >= limits.LOST_EXECUTIONS_PERCENT:
         share, whole = percent(runs.lost_in_all, len(runs.row)), "executions"
         why = f"{runs.text}, so that time without any need not be idle time"
@@ -177,7 +178,7 @@ HOST_KINDS: Mapping[Cause, str] = {
 }
 _DOING: Mapping[Cause, str] = {
     Cause.data_loader: "for the data loader",
-    Cause.synchronization: "because the host itself had waited for the GPU",
+    Cause.synchronization: "because the host had stopped to wait for the GPU",
     Cause.host_to_device_copy: "for copies to the device",
     Cause.launches: "for ops and launches",
     Cause.python: "for Python",

@@ -94,7 +94,7 @@ def _steps(served: Served, rows: Mapping[str, Mapping[str, Any]], costs: Mapping
 
 
 def _phase_text(phase: str, row: Mapping[str, Any]) -> str:
-    """`97 decode steps take 532 us in the mean for 20.0 requests, 26.6 us per token of an answer`.
+    """`97 decode steps take 532 us on average for 20.0 requests, 26.6 us per token of an answer`.
 
     All of it is means, so that the figures fit together; the median is added where it differs.
     """

@@ -269,7 +269,7 @@ def steps_alone(w: Window) -> tuple[tuple[int, ...], Finding] | None:
     numbers = [step_number(core.names[code]) for code in c.name[own].tolist()]
     left_out = int(c.dur_ns[gpu[~inside]].sum())
     text = (
-        f"Outside of the steps, and not in here: {len(gpu) - int(inside.sum()):,} of {len(gpu):,} GPU events,"
+        f"Outside of the steps, and not counted: {len(gpu) - int(inside.sum()):,} of {len(gpu):,} GPU events,"
         f" {shown_ms(left_out)}, most of it launched before the recording began (--from 0ms has them, too)"
     )
     evidence = {**early[0].evidence, "outside": len(gpu) - int(inside.sum()), "outside_ms": left_out / 1e6}

@@ -29,7 +29,7 @@ IDLE_CAUSES = TableSchema(
         "percent_of_idle": Column.share("share of the idle time", "% of idle", drop_priority=2),
         "percent_of_total": Column.share(
             "share of the GPU span, from the first to the last GPU event, or of the sum of those of "
-            "several devices; what of the steps lies before and behind it does not count, as it does "
+            "several devices; the parts of the steps before and after it do not count, as it does "
             "in the causes of a report",
             "% of GPU span",
             figure="percent",
@@ -113,7 +113,7 @@ def idle_causes(g: Core | Window) -> Table:
     edges = edge_parts(w)
     beyond_ns = int((edges.end - edges.start).sum())
     if devices > 1 or beyond_ns:
-        beyond = f"; {beyond_ns / 1e6:,.3f} ms of the steps lie before and behind it and are not in here"
+        beyond = f"; {beyond_ns / 1e6:,.3f} ms of the steps lie before and after it and do not count"
         notes = [*notes, f"{span} {idle.total_ns / 1e6:,.3f} ms, from the first to the last GPU event"
                  f"{beyond if beyond_ns else ''}"]  # fmt: skip
     return IDLE_CAUSES.of_records(records, w.titled("Idle GPU time by cause"), notes)

@@ -108,7 +108,7 @@ def _parents(found: OpCalls) -> tuple[list[tuple[str, str]], np.ndarray]:
 
 KERNEL_CATEGORY_DETAIL = TableSchema(
     "kernel_category_detail",
-    "Which kernels each launching op runs, and of which category they are.",
+    "Which kernels each launching op runs, and their categories.",
     {
         "cpu_op": Column.key(
             "op nearest above the launch; the runtime call where no op is, `graph` for graph launches"
@@ -251,7 +251,7 @@ def _notes(w: Window, found: _Kernels) -> list[str]:
     beside = every[c.kind[every] != Kind.Kernel]
     if len(beside):
         ms = int(c.dur_ns[beside].sum()) / 1e6
-        notes.append(f"{len(beside):,} copies and fills ({ms:,.3f} ms) are no kernels: left out")
+        notes.append(f"{len(beside):,} copies and fills ({ms:,.3f} ms) are not kernels: left out")
     other = np.array([category == unknown for category in found.categories], bool)
     if found.sum_ns[other].any():
         share = 100 * int(found.sum_ns[other].sum()) / int(found.sum_ns.sum())

@@ -36,7 +36,7 @@ SHORT_KERNELS_SUMMARY = TableSchema(
         "Parent cpu_op": Column.key("op nearest above the launch; the runtime call where no op is", heading="op"),
         "Input dims": Column.key("sizes of the parent's inputs, one list per argument", cells="list"),
         "Input strides": Column.key("strides of the parent's inputs, in elements", cells="list"),
-        "Concrete Inputs": Column.key("values of the parent's inputs that are no tensors, as text", cells="list"),
+        "Concrete Inputs": Column.key("values of the parent's inputs that are not tensors, as text", cells="list"),
         "Kernel name": Column.key("name of the kernel", heading="kernel"),
         "Short Kernel duration (µs) sum": Column.total("sum of the durations", "us", "sum us"),
         "Short Kernel count": Column.count("kernels", "kernels"),

@@ -128,7 +128,7 @@ def queues_of(w: Window) -> list[Queue]:
 
 def _longest_first(w: Window, capacity: int) -> list[Queue]:
     if capacity < 1:
-        raise AnalysisError(f"capacity is a length of a queue, from 1 on, not {capacity}")
+        raise AnalysisError(f"capacity is a queue length of at least 1, not {capacity}")
     return sorted(queues_of(w), key=lambda queue: -queue.longest)
 
 

@@ -131,7 +131,7 @@ def outermost_op(core: Core, calls: np.ndarray) -> np.ndarray:
     """For each call the outermost of the ops that are right around each other and it, itself included; -1 for none."""
     c = core.columns
     is_op = np.append(c.kind == Kind.Op, False)
-    # The last entries are those of row -1, which is no op: an op without a parent is an outermost one.
+    # The last entries are those of row -1, which is not an op: an op without a parent is an outermost one.
     return climb(c.parent, calls, is_op & ~np.append(is_op[c.parent], True))
 
 

@@ -205,8 +205,9 @@ def memory_to_fit(g: Core | Window, size: int | None = None) -> Table:
             wanted = int(np.count_nonzero(np.append(most, left[:-1]) > size)) if len(left) else 0
             alive, left = alive[:wanted], left[:wanted]
             over, goes = max(most - size, 0), int(blocks.bytes[alive].sum())
+            what = f"{len(alive):,} block{'s' * (len(alive) != 1)}"
             short = f"; what goes is {over - goes:,} bytes short of that" if goes < over else ""
-            notes.append(f"{peak.device}: {over:,} bytes too many for {size:,}: {len(alive):,} blocks{short}")
+            notes.append(f"{peak.device}: {over:,} bytes too many for {size:,}: {what}{short}")
         begin = blocks.begin[alive]
         moments = [shown_us(core, row) for row in found.rows[begin].tolist()]
         paths, ops, lines, uids = _holders(core, begin)

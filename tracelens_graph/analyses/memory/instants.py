@@ -247,6 +247,8 @@ _OLD = (
     "allocations and releases are recorded as in 2021, without addresses, and cannot be read: record with a newer "
     "PyTorch and profile_memory=True"
 )
+_SIZES = 4
+"""How many sizes of allocations that failed a note names, the largest."""
 _NOT_HERE = "no allocation or release is in this part of the trace"
 
 
@@ -269,8 +271,10 @@ def _why_none(w: Window) -> str:
 def notes_on(w: Window) -> list[str]:
     """What the profiler did not record, and what went wrong in the program."""
     found, notes = instants_of(w.core), []
-    if failed := int(w.holds(found.failed).sum()):
-        notes.append(f"{failed:,} {'allocation' if failed == 1 else 'allocations'} failed: out of memory")
+    if len(failed := found.failed[w.holds(found.failed)]):
+        sizes = [f"{size:,}" for size in sorted({*w.core.columns.bytes[failed].tolist()}, reverse=True) if size > 0]
+        of = f" ({', '.join(sizes[:_SIZES])} bytes)" if sizes else ""
+        notes.append(f"{len(failed):,} {'allocation' if len(failed) == 1 else 'allocations'} failed: out of memory{of}")
     here = int(w.holds(found.rows).sum())
     if here and (unreadable := int(w.holds(found.unreadable).sum())):
         notes.append(

@@ -107,7 +107,7 @@ RULES: Mapping[str, Rule] = {
         _TUNING_GUIDE,
     ),
     "synchronization": _loss(
-        "synchronization", "the GPU waits because the host had waited for it", "host",
+        "synchronization", "the GPU waits because the host had stopped to wait for it", "host",
         "the host never waits for the GPU", _TUNING_GUIDE,
     ),
     "python": _loss(
@@ -125,15 +125,15 @@ RULES: Mapping[str, Rule] = {
         "https://docs.jax.dev/en/latest/jit-compilation.html",
     ),
     "host-to-device-copy": _loss(
-        "host_to_device_copy", "copies to the device with nothing beside them", "copies",
+        "host_to_device_copy", "copies to the device that nothing overlaps", "copies",
         "copies run beside computation", _TUNING_GUIDE,
     ),
     "other-copies": _loss(
-        "other_copies", "other copies with nothing beside them", "copies", "copies run beside computation",
+        "other_copies", "other copies that nothing overlaps", "copies", "copies run beside computation",
         _TUNING_GUIDE,
     ),
     "exposed-communication": _loss(
-        "exposed_communication", "communication with no computation beside it", "communication",
+        "exposed_communication", "communication that no computation overlaps", "communication",
         "all communication runs beside computation", _OVERLAP,
     ),
     "below-roof": Rule(

@@ -94,7 +94,7 @@ def kernel_sequences(g: Core | Window, contains: str = "", min_kernels: int = MI
         AnalysisError: `min_kernels` is less than 1.
     """
     if min_kernels < 1:
-        raise AnalysisError(f"min_kernels is a number of GPU events, from 1 on, not {min_kernels}")
+        raise AnalysisError(f"min_kernels is a number of GPU events of at least 1, not {min_kernels}")
     w = window_of(g)
     core, c = w.core, w.core.columns
     calls = _calls(w, contains, min_kernels)

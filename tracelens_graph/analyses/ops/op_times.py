@@ -21,12 +21,12 @@ OP_TIMES = TableSchema(
     "How long ops take on the host and on the GPU, their own time and with all that they call.",
     {
         "name": Column.key("name of the op", "op"),
-        "calls": Column.count("outermost calls: those in no other op of the name", "calls"),
-        "all_calls": Column.count("calls, those in another op of the name included"),
+        "calls": Column.count("outermost calls: those not inside another op of the same name", "calls"),
+        "all_calls": Column.count("calls, including those inside another op of the same name"),
         "host_self_us": Column.total(
             "sum of their time on the host without ops and runtime calls inside", "us", "host self us"
         ),
-        "host_time_us": Column.total("sum of their time on the host; what nests counts once", "us", "host us"),
+        "host_time_us": Column.total("sum of their time on the host; nested calls count once", "us", "host us"),
         "gpu_self_us": Column.total(
             "sum of the durations of the GPU events charged to them", "us", "GPU self us", compared="main"
         ),

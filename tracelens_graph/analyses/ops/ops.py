@@ -99,7 +99,7 @@ ARGUMENTS: About = {
     "Input Dims": Column.key("sizes of the inputs, one list per argument", "shapes", cells="list"),
     "Input type": Column.key("types of the inputs", cells="list"),
     "Input Strides": Column.key("strides of the inputs, in elements", cells="list"),
-    "Concrete Inputs": Column.key("values of inputs that are no tensors, as text", cells="list"),
+    "Concrete Inputs": Column.key("values of inputs that are not tensors, as text", cells="list"),
     "Instruction": Column.key("of profiles of JAX: what is known of the instruction beside its operands, JSON"),
 }
 

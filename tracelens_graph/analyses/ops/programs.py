@@ -177,7 +177,7 @@ PROGRAMS = TableSchema(
         ),
         "compile_ms": Column(
             "time in which its function was traced, lowered and compiled during the recording; absent where that was "
-            "before, or no call tells",
+            "before, or no call shows it",
             "ms",
             heading="compile ms",
             drop_priority=0,
@@ -223,7 +223,7 @@ def programs(g: Core | Window) -> Table:
 
     A program that several devices run counts an execution for each. Executions are counted by the instructions that
     each of them runs once: what most of these were run, of several such numbers the largest; at least one. Where
-    executions left no GPU events although others of their program did, a note tells how many. Time of compilation is
+    executions left no GPU events although others of their program did, a note says how many. Time of compilation is
     shown where calls of the function stand above it.
     """
     w = window_of(g)

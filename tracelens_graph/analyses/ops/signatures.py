@@ -76,7 +76,7 @@ def op_signatures(g: Core | Window, op: str | None = None) -> Table:
     """Cost, rates and share of the roofline for each set of arguments of an op, the greatest time first.
 
     Every GPU event counts for one op, as in `unified_perf_summary`: the outermost whose performance model covers it,
-    else the one that launched it. The device is the one that the trace tells of; without it there is no roofline.
+    else the one that launched it. The device is the one that the trace names; without it there is no roofline.
 
     Args:
         op: name of the op; * for all; None for the one with the most GPU time.
@@ -228,7 +228,7 @@ def _estimate(code: int | None, costs: list[Cost], reasons: list[str]) -> tuple[
 
 
 def _figures(cost: Cost | None) -> tuple[float, float, float, str]:
-    """What tells estimates apart: FLOPs, bytes, bytes over the link to the host, NaN where not known; the rate."""
+    """What separates estimates: FLOPs, bytes, bytes over the link to the host, NaN where not known; the rate."""
     if cost is None:
         return _UNKNOWN, _UNKNOWN, _UNKNOWN, ""
     moved, linked = (_UNKNOWN if size is None else float(size) for size in (cost.bytes, cost.link_bytes))

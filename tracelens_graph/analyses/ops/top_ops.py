@@ -84,7 +84,7 @@ def top_ops(g: Core | Window, linked_only: bool = False, top: int = 5) -> Table:
 
 
 def _place(w: Window, found: OpCalls, calls: np.ndarray, longest: int) -> str:
-    """Where calls of an op stand; empty if the trace does not tell."""
+    """Where calls of an op stand; empty if the trace does not say."""
     core = found.core
     if not is_python(core):
         return ""

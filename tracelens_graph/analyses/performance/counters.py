@@ -123,7 +123,7 @@ _NONE = (
 
 
 def _ranges(w: Window) -> list[_Range]:
-    """The ranges in the order of time. They are no nodes, so they are read from the file, where it names them."""
+    """The ranges in the order of time. They are not nodes, so they are read from the file, where it names them."""
     core = w.core
     if not core.info.left_out.get(f"category {_CATEGORY}"):
         return []

@@ -29,6 +29,7 @@ from tracelens_graph.perf.roofs import roofline, traffic_us
 from tracelens_graph.perf.scalar_types import known
 from tracelens_graph.perf.shortfalls import USUAL_TILE, Reason, Work, reasons
 from tracelens_graph.tables.names import fitted, short_name
+from tracelens_graph.utils.texts import quoted
 
 _Made = TypeVar("_Made")
 _TILE = re.compile(r"(?:MT|bt|tile(?:size)?_?)(\d{1,4})x(\d{1,4})")
@@ -134,7 +135,7 @@ class JudgedOp:
     @cached_property
     def short_name(self) -> str:
         """Its name as far as there is room for it."""
-        return fitted(self.name, _NAME_WIDTH)
+        return quoted(fitted(self.name, _NAME_WIDTH))
 
     @cached_property
     def title(self) -> str:
@@ -172,9 +173,9 @@ class JudgedOp:
         if share > 100:
             text += f", more than it can be: {_ABOVE_ROOF[self.bound]}"
         if mean is not None and abs(mean - share) >= limits.APART_POINTS:
-            text += f", {percent_text(mean)} % in the mean of the calls"
+            text += f", {percent_text(mean)} % as the mean of the calls"
         if self.work.attention and max(share, mean or 0) > 100:
-            text += f"; calls may see a part of the keys only, {WINDOWED}"
+            text += f"; calls may see only a part of the keys, {WINDOWED}"
         return text
 
     def _rate(self, device: Architecture) -> str:

@@ -35,7 +35,7 @@ MODEL_FLOPS = TableSchema(
     {
         "name": Column.key("the step, or `(all)`: the steps together, without steps the GPU span"),
         "time_ms": Column(
-            "its time on the device, end to end; what of the window lies before and behind is of the first and last",
+            "its time on the device, end to end; the window before the first and after the last step counts with them",
             "ms",
         ),
         "calls": Column.count(

@@ -155,5 +155,5 @@ def _time(model: TimeModel, work: Work, arch: Architecture | None) -> float:
     if found is None:
         return np.nan
     if not isinstance(found, Real):
-        raise ExtensionError(f"{model.label}: a time in us is wanted, not {found!r:.60}")
+        raise ExtensionError(f"{model.label}: expected a time in us, not {found!r:.60}")
     return float(found)

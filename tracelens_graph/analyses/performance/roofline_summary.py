@@ -371,8 +371,8 @@ def _faster_note(took: np.ndarray, roof: np.ndarray, is_attention: Mask) -> list
     attention = int((fast & is_attention).sum())
     return [
         f"{int(fast.sum()):,} of {len(took):,} calls took less time than at the roof "
-        f"({took[fast].sum() / 1e6:,.3f} ms): their data lay in a cache, or the device is another"
-        + (f"; attention ({attention:,} of them) may see a part of the keys only, {WINDOWED}" if attention else "")
+        f"({took[fast].sum() / 1e6:,.3f} ms): their data lay in a cache, or the device is not the one named"
+        + (f"; attention ({attention:,} of them) may see only a part of the keys, {WINDOWED}" if attention else "")
     ]
 
 

@@ -53,7 +53,7 @@ def work_summary(g: Core | Window) -> Table:
     Two rows of different traces are about the same work if families and sizes are equal. Sizes of a product are
     `batch x M x N x K`, M and N in descending order, because a product is also the transpose of another; of a
     convolution those of input and filters, channels behind the batch; of attention `batch x heads x queries x keys x
-    width`. Precision does not tell rows apart.
+    width`. Precision does not separate rows.
 
     Args:
         g: the graph, or a window of it; every GPU event is in one row, as in `unified_perf_summary`.
@@ -91,7 +91,7 @@ def _family(category: str, op: str) -> str:
 
 
 def sizes_of(params: Any) -> str:
-    """The sizes of a call, by the parameters of its model; empty where they do not tell work apart.
+    """The sizes of a call, by the parameters of its model; empty where they do not separate work.
 
     >>> sizes_of({"M": 4096, "N": 6144, "K": 2048, "bias": False})
     '6144 x 4096 x 2048'

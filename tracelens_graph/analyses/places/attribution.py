@@ -140,7 +140,7 @@ ATTRIBUTION = TableSchema(
     "GPU time per name at one level of the graph: modules, ops, launches or kernels.",
     {
         "name": Column.key(
-            "name at this level; a line in brackets stands for GPU events that nobody here is charged with"
+            "name at this level; a line in brackets stands for GPU events that are charged to nothing here"
         ),
         "count": Column.count("nodes of this name with GPU work in their subtree"),
         "inclusive_sum_us": Column("sum of the durations of the GPU events in the subtrees, each event once", "us"),

@@ -36,17 +36,17 @@ _NUMBER, _ADDRESS = re.compile(r"#\d+$"), re.compile(r" at 0x[0-9a-fA-F]+")
 _COLUMNS: About = {
     "name": Column.key("name of the calls", "name"),
     "kind": Column.key("by op: Op, RuntimeCall, Annotation or Step", "kind", drop_priority=4),
-    "calls": Column.count("calls, those in another call of the name included", "calls"),
+    "calls": Column.count("calls, including those inside another call of the same name", "calls"),
     "self_ms": Column.total(
         "time in them without the calls inside that have a row of their own", "ms", "self ms", compared="main"
     ),
-    "total_ms": Column.total("time in them with all that they call; what nests counts once", "ms", "total ms"),
+    "total_ms": Column.total("time in them with all that they call; nested calls count once", "ms", "total ms"),
     "percent": Column.share(
         "their own time, as share of the time from the first to the last call; in a window, of the time in its calls",
         "self %",
     ),
     "idle_ms": Column.total("the part of their own time during which no GPU event ran", "ms", "GPU idle ms"),
-    "sum_ms": Column.total("sum of the durations of all calls, of those inside another of the name again", "ms"),
+    "sum_ms": Column.total("sum of the durations of all calls; nested calls of the same name count again", "ms"),
     "longest_ms": Column("the longest call", "ms", heading="longest ms", drop_priority=2),
     "uid": Column.uid("the longest call", heading="uid"),
 }
@@ -58,8 +58,8 @@ HOST_TIMES = TableSchema(
     "Where the host's time went: by op, function of Python, line, module or thread.",
     _COLUMNS,
 )
-HOST_FUNCTIONS = TableSchema("host_functions", "Host time by function of Python, built-in ones, too.", _OF_A_LEVEL)
-HOST_LINES = TableSchema("host_lines", "Host time by line of Python that calls.", _OF_A_LEVEL)
+HOST_FUNCTIONS = TableSchema("host_functions", "Host time by Python function, including built-in ones.", _OF_A_LEVEL)
+HOST_LINES = TableSchema("host_lines", "Host time by calling line of Python.", _OF_A_LEVEL)
 HOST_MODULES = TableSchema("host_modules", "Host time by module, on the thread that calls it.", _OF_A_LEVEL)
 HOST_THREADS = TableSchema("host_threads", "Host time by thread.", _OF_A_LEVEL)
 
@@ -269,10 +269,13 @@ host_threads = partial(_named, HOST_THREADS, "thread")
 
 
 def _none(w: Window, by: By) -> str:
-    what, more = {"function": "frames of Python", "line": "frames of Python", "module": "modules"}.get(by, "calls"), ""
-    if by == "line" and len(w.rows_of_kind(Kind.PythonFunction)):
-        what, more = "frames of users or models", "; --frames all shows every frame"
-    return f"the {'window' if w.title else 'trace'} has no {what} of the host{more}"
+    what, more = {"op": "ops, calls of a runtime and ranges", "module": "modules", "thread": "calls"}.get(by), ""
+    if len(w.rows_of_kind(Kind.PythonFunction)):
+        if by == "line":
+            what, more = "frames of users or models", "; --frames all shows every frame"
+        else:
+            more = "; its functions: --param by=function"
+    return f"the {'window' if w.title else 'trace'} has no {what or 'frames of Python'} of the host{more}"
 
 
 def thread_name(core: Core, thread: int) -> str:

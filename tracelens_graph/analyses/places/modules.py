@@ -365,7 +365,7 @@ def paths_of(tree: PlaceTree) -> list[str]:
 
 
 def _unknown_notes(core: Core, rows: np.ndarray) -> list[str]:
-    """What of a profile of JAX stands as forward work because nothing tells whose it is."""
+    """What of a profile of JAX stands as forward work because nothing shows whose it is."""
     c = core.columns
     unknown = rows[(c.kind[rows] == Kind.Kernel) & (c.owner[rows] < 0) & (c.parent[rows] >= 0)]
     ms = int(c.dur_ns[unknown].sum()) / 1e6
@@ -380,7 +380,7 @@ def _notes(core: Core, tree: PlaceTree, times: _Times, depth: int | None, events
     what = core.framework.modules
     if events and not len(tree.frames):
         has_stacks = is_python(core) and not core.framework.compiles_programs
-        instead = "the trace has Python stacks, but no nn.Module frames: ask python_lines has the time by line"
+        instead = "the trace has Python stacks, but no nn.Module frames: `ask python_lines` shows the time by line"
         yield instead if has_stacks else core.framework.no_modules
     busy = times.events[: len(tree.above)] > 0
     if idle := int((~busy & (tree.calls > 0)).sum()):

@@ -92,7 +92,7 @@ def clocks_by_ends(parts: Parts, number: np.ndarray, clock_of: np.ndarray, on_ho
     """
     clocks = int(clock_of.max(initial=-1)) + 1
     rows = np.flatnonzero(parts.is_barrier & (on_host | ~parts.on_host) & (number >= 0))
-    cell = number[rows] * clocks + clock_of[parts.trace[rows]]
+    cell = number[rows].astype(np.int64) * clocks + clock_of[parts.trace[rows]]
     order = np.lexsort((parts.end_ns[rows], cell))
     cells, first, count = np.unique(cell[order], return_index=True, return_counts=True)
     middle = parts.end_ns[rows][order][first + (count - 1) // 2]

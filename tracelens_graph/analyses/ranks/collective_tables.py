@@ -27,7 +27,7 @@ _BANDWIDTHS: About = {
         "GB/s",
     ),
     "busbw_gb_s": Column(
-        "bus bandwidth: algorithm bandwidth times the factor of NCCL's tests for its kind, to be held against the link",
+        "bus bandwidth: algorithm bandwidth times the factor of NCCL's tests for its kind, against the link rate",
         "GB/s",
     ),
     "peak_gb_s": Column("rate of the links of the device within a host; absent where not known", "GB/s"),
@@ -95,7 +95,7 @@ COLLECTIVE_KINDS = TableSchema(
         "group_ranks": Column.text("ranks of that group, JSON; absent where not recorded", drop_priority=3),
         "recorded_ranks": Column("most ranks whose traces have one of them", drop_priority=2),
         "count": Column.count("collectives", heading="count"),
-        "message": Column.text("the size of the message for people", heading="message"),
+        "message": Column.text("the size of the message, with its unit", heading="message"),
         "latency_ms": Column.total(
             "sum of their latencies: how long the ranks that came last took",
             "ms",
@@ -134,7 +134,7 @@ COLLECTIVE_KINDS = TableSchema(
 
 UNMATCHED_COLLECTIVES = TableSchema(
     "unmatched_collectives",
-    "Which parts of collectives are of no other rank's, and why.",
+    "Which parts of collectives match those of no other rank, and why.",
     {
         "trace": Column.key("name of the rank's trace", "trace"),
         "rank": Column("number of the rank; absent where not recorded"),
@@ -148,7 +148,7 @@ UNMATCHED_COLLECTIVES = TableSchema(
             "when it began, on the clock of the collectives that were matched", "us", Role.time, heading="start us"
         ),
         "duration_us": Column.total("how long it took", "us", heading="duration us"),
-        "reason": Column.text("why it is of no other rank's", heading="reason"),
+        "reason": Column.text("why it matches those of no other rank", heading="reason"),
         "key": Column.text("key of the collective"),
         "uid": Column.uid("its first kernel, in the trace of the rank"),
     },
@@ -293,7 +293,7 @@ def _of_several(figures: Figures, at: Codes) -> dict[str, Any]:
 
 
 def unmatched_collectives(figures: Figures) -> Table:
-    """One row per part of a collective that is of no other rank's, by start; see `UNMATCHED_COLLECTIVES`."""
+    """One row per part of a collective that matches those of no other rank, by start; see `UNMATCHED_COLLECTIVES`."""
     m = figures.matched
     rows = []
     for part, reason in m.unmatched:
@@ -349,7 +349,7 @@ def notes_of(figures: Figures, kind: str | None) -> list[str]:
     if kind is not None and kind not in kinds:
         return [f"no collective is of kind {kind!r}; there are {', '.join(kinds)}"]
     if len(m.ranks) < 2:
-        return ["1 trace: two ranks at least are compared"]
+        return ["1 trace: at least two ranks are needed"]
     cut = sum(any(one.key in outside for one in m.members(at)) for at in range(len(m))) if outside else 0
     in_part = [f"{cut:,} of {len(m):,} collectives are in the window on some of their ranks only"] if cut else []
     return [*notes_on_matching(m), *in_part] or ([] if len(m) else ["no collective was found on two ranks"])

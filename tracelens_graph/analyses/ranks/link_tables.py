@@ -41,7 +41,7 @@ RANK_LINKS = TableSchema(
         "ranks": Column("ranks of the group; of hosts and switches those of each of its links"),
         "hosts": Column("hosts of these ranks; absent where not known"),
         "count": Column.count("collectives", heading="count"),
-        "message": Column.text("the size of the message for people", heading="message", drop_priority=0),
+        "message": Column.text("the size of the message, with its unit", heading="message", drop_priority=0),
         "latency_us": Column(
             "median of the shortest duration on any rank, each scaled to the message of this row: communication "
             "without waiting",

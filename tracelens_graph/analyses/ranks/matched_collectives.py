@@ -22,10 +22,11 @@ from tracelens_graph.analyses.ranks.matching import SAME_END_NS, matched
 from tracelens_graph.analyses.ranks.numbers import are_together, by_time, split_by_end
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT, Parts, PartsByCollective
 from tracelens_graph.analyses.ranks.rank_collectives import Nodes, RankCollectives
-from tracelens_graph.graph.arrays import lower_medians
+from tracelens_graph.graph.arrays import distinct, lower_medians
 from tracelens_graph.graph.collectives import Collective
-from tracelens_graph.graph.trace_set import Deferred, TraceSet
-from tracelens_graph.utils.arrays import Rows
+from tracelens_graph.graph.deferred import Deferred
+from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.utils.arrays import Codes, Rows
 
 ALONE = "no other rank has it"
 NONE_NEAR = f"no other rank has one of its kind that ends within {SAME_END_NS / 1e6:g} ms of it"
@@ -37,6 +38,11 @@ APART = f"it neither overlaps with the others nor ends within {SAME_END_NS / 1e6
 class _Verified:
     number: np.ndarray
     reason: np.ndarray
+
+
+def _by_clock(number: Codes, clock: Codes) -> Codes:
+    """Numbers from 0 on for collectives by number, and of each those whose clocks have a number, ascending."""
+    return distinct(number.astype(np.int64) * (int(clock.max(initial=0)) + 1) + clock)[1]
 
 
 class MatchedCollectives(PartsByCollective):
@@ -178,11 +184,8 @@ class MatchedCollectives(PartsByCollective):
         """The same, with only those ranks of a collective together whose clocks can be compared."""
         if not self.unknown_clocks:
             return self
-        clock = self._together_clock[self.trace]
-        pairs = np.stack([self.number, clock])
-        _, number, count = np.unique(pairs, axis=1, return_inverse=True, return_counts=True)
-        number = np.where((self.number >= 0) & (count[number.reshape(-1)] > 1), number.reshape(-1), -1)
-        return self.numbered(number)
+        number = _by_clock(self.number, self._together_clock[self.trace])
+        return self.numbered(np.where((self.number >= 0) & (np.bincount(number)[number] > 1), number, -1))
 
     def numbered(self, number: np.ndarray) -> MatchedCollectives:
         """The same parts as other collectives; -1 for none."""
@@ -255,10 +258,10 @@ class MatchedCollectives(PartsByCollective):
         start, end = self.start_ns, self.end_ns
         pair = split_by_end(self._matched, end, self.parts.is_barrier & ~self.parts.is_recorded)
         number = pair.copy()
-        reason = np.zeros(len(number), np.int64)
+        reason = np.zeros(len(number), np.int8)
         # Times of clocks that cannot be compared contradict no recorded numbers.
         clock = np.where(self.parts.sequence >= 0, self._together_clock[self.trace], 0)
-        within = np.unique(np.stack([pair, clock]), axis=1, return_inverse=True)[1].reshape(-1)
+        within = _by_clock(pair, clock)
         apart = np.zeros(int(pair.max(initial=-1)) + 1, bool)
         np.logical_or.at(apart, pair, ~are_together(within, start, end)[within])
         apart &= ~self._may_leave_early(pair)
@@ -282,7 +285,7 @@ class MatchedCollectives(PartsByCollective):
         reason[lonely] = np.select((self.parts.lacks_partner[lonely], was_split), (3, 4), 1)
         numbers, place = np.unique(number[number >= 0], return_inverse=True)
         number[number >= 0] = by_time(numbers, place, start[number >= 0])
-        return _Verified(number, reason)
+        return _Verified(number.astype(np.int32), reason)
 
     def _may_leave_early(self, number: np.ndarray) -> np.ndarray:
         """For each number whether its process group is known and ranks may leave before others come."""

@@ -52,7 +52,7 @@ def matched(parts: Parts, same_host: np.ndarray) -> np.ndarray:
         parts: the parts of all ranks.
         same_host: for each rank the number of its host; ranks of one host have one clock.
     """
-    number = np.full(len(parts), -1, np.int64)
+    number = np.full(len(parts), -1, np.int32)
     lanes = [of_lane for _, of_lane in positions_by(parts.lane)]
     with_barriers = [of_lane for of_lane in lanes if parts.is_barrier[of_lane].any()]
     _match(parts, with_barriers, _Known(same_host, np.zeros(len(same_host), bool)), number)

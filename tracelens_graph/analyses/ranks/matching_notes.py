@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
-from tracelens_graph.graph.trace_set import rank_titles
+from tracelens_graph.graph.ranks import rank_titles
 
 _SAME_CLOCK_NS = 50
 """Clocks that differ by less agree: what is shown is tenths of a microsecond."""
@@ -18,7 +18,7 @@ def notes_on_matching(m: MatchedCollectives) -> list[str]:
     notes = []
     if unknown := int((~m.parts.is_recorded).sum()):
         who = "the traces" if unknown == len(m.parts) else f"{unknown:,} of {len(m.parts):,} parts"
-        notes.append(f"{who} do not name process groups: what is of one kind and ends together is taken for one")
+        notes.append(f"{who} do not name process groups: collectives of one kind that end together are taken for one")
     if repeated := sum(one.repeated for one in m.ranks):
         notes.append(
             f"sequence numbers of {repeated:,} of {len(m.parts):,} parts repeat in their process group, so that they "
@@ -42,7 +42,7 @@ def _notes_on_ranks(m: MatchedCollectives) -> list[str]:
     if lacking := len(m.incomplete):
         notes.append(f"{lacking:,} of {len(m):,} collectives lack ranks of their groups, which may be the last")
     if (job := m.job_size) > ranks and not m.group_size.all():
-        notes.append(f"{ranks:,} of the job's {job:,} ranks are compared; others may be the last")
+        notes.append(f"{ranks:,} of the job's {job:,} ranks are compared; others may be last")
     return notes
 
 

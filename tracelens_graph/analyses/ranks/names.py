@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
-from tracelens_graph.graph.trace_set import rank_titles
+from tracelens_graph.graph.ranks import rank_titles
 from tracelens_graph.utils.hosts import is_hash
 from tracelens_graph.utils.texts import ranges
 

@@ -13,7 +13,7 @@ from tracelens_graph.analyses.ranks.held import NONE, Forms
 from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
 from tracelens_graph.graph.collective_kinds import UNKNOWN
 from tracelens_graph.graph.collectives import Collective
-from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
+from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows, narrow
 
 BARRIERS = (
     "allreduce", "allreduce_coalesced", "reduce_scatter", "_reduce_scatter_base", "all_gather", "_allgather_base",
@@ -79,7 +79,7 @@ class Parts:
         numbers = [np.array([known.number(form) for form in one.forms], np.int32) for one in held]
         forms, nothing = known.forms, [np.empty(0, np.int64)]
         form = np.concatenate([of[one.form] for of, one in zip(numbers, held, strict=True)] or nothing)
-        trace = np.repeat(np.arange(len(held)), [len(one) for one in held])
+        trace = np.repeat(np.arange(len(held), dtype=np.int32), [len(one) for one in held])
         offset = np.array([rank.offset_ns for rank in ranks], np.int64)
         shift_ns = offset - offset.min() if len(offset) else offset
         shift = shift_ns[trace]
@@ -95,12 +95,12 @@ class Parts:
             forms,
             form,
             trace,
-            np.concatenate([np.arange(len(one)) for one in held] or nothing),
+            np.concatenate([np.arange(len(one), dtype=np.int32) for one in held] or nothing),
             shift_ns,
             np.concatenate([one.start_ns for one in held] or nothing) + shift,
             np.concatenate([one.end_ns for one in held] or nothing) + shift,
             _as_met(np.array(_numbered(lanes), np.int64)[form]),
-            np.where(is_transfer | (sequence == NONE), -1, sequence),
+            narrow(np.where(is_transfer | (sequence == NONE), -1, sequence)),
             of_form(lambda one: one.kind in BARRIERS),
             of_form(lambda one: one.on_host),
             of_form(lambda one: one.kind != UNKNOWN),
@@ -149,7 +149,7 @@ def _numbered(keys: Sequence[Hashable]) -> list[int]:
 def _as_met(numbers: Codes) -> Codes:
     """Numbers from 0 on without gaps, in the order in which they come first."""
     _, first, place = np.unique(numbers, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[place]
+    return np.argsort(np.argsort(first)).astype(np.int32)[place]
 
 
 def _lanes(forms: Sequence[Collective], of_ranks: Sequence[Sequence[int]]) -> list[Hashable]:
@@ -233,7 +233,7 @@ class PartsByCollective:
     @cached_property
     def order(self) -> np.ndarray:
         """Matched parts by collective, then by rank."""
-        order = np.argsort(self.number, kind="stable")
+        order = np.argsort(self.number, kind="stable").astype(np.int32)
         return order[self.number[order] >= 0]
 
     @cached_property

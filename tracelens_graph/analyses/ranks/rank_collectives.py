@@ -22,8 +22,9 @@ from tracelens_graph.analyses.shared.thinned import is_thinned
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.collectives import Collective, collectives_of
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.intervals import Intervals, merge
-from tracelens_graph.graph.trace_set import Deferred, TraceMember, TraceSet
+from tracelens_graph.graph.deferred import Deferred
+from tracelens_graph.graph.intervals import Intervals, merge, union
+from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.graph.window import Window, step_number, whole_window
 from tracelens_graph.schema import Kind
 from tracelens_graph.utils.hosts import switch_in
@@ -60,7 +61,7 @@ class Nodes:
         """
         if per_node is not None:
             if type(per_node) is not int or per_node < 1:
-                raise AnalysisError(f"{per_node!r} ranks per node: a whole number from 1 on is wanted")
+                raise AnalysisError(f"{per_node!r} ranks per node: expected a whole number of at least 1")
             return cls({}, per_node)
         host_by_rank = dict(sorted(zip(ranks, hosts, strict=True), key=lambda pair: pair[0]))
         if host_by_rank and all(hosts):
@@ -134,17 +135,24 @@ class GpuTime:
         busy: when any GPU event ran.
         computing: when computation ran.
         communicating: when communication ran, also what is no collective that is known.
+
+    Attributes:
+        span_ns: when the first of it began and the last ended; None for nothing.
     """
 
     def __init__(
         self, busy: Intervals = _NEVER, computing: Intervals = _NEVER, communicating: Intervals = _NEVER
     ) -> None:
-        self._packed = [_packed(one) for one in (busy, computing, communicating)]
+        start, end = (np.append(one, 0) for one in union(computing, communicating))
+        at = np.searchsorted(start[:-1], busy[0])
+        other = (start[at] != busy[0]) | (end[at] != busy[1])
+        self._packed = [_packed(one) for one in ((busy[0][other], busy[1][other]), computing, communicating)]
+        self.span_ns = (int(busy[0][0]), int(busy[1][-1])) if len(busy[0]) else None
 
     @property
     def busy(self) -> Intervals:
         """When any GPU event ran."""
-        return _unpacked(self._packed[0])
+        return union(*map(_unpacked, self._packed))
 
     @property
     def computing(self) -> Intervals:
@@ -226,13 +234,13 @@ class RankCollectives:
     @property
     def has_gpu_work(self) -> bool:
         """Whether anything ran on a GPU."""
-        return len(self.gpu.busy[0]) > 0
+        return self.gpu.span_ns is not None
 
     @property
     def span_ns(self) -> tuple[int, int]:
         """When its GPU work began and ended; of a trace without any its steps, else its collectives. Else 0, 0."""
-        if self.has_gpu_work:
-            return int(self.gpu.busy[0][0]), int(self.gpu.busy[1][-1])
+        if self.gpu.span_ns is not None:
+            return self.gpu.span_ns
         stretches = [(one.start_ns, one.end_ns) for one in self.steps]
         stretches = stretches or list(zip(self.held.start_ns.tolist(), self.held.end_ns.tolist(), strict=True))
         return min((start for start, _ in stretches), default=0), max((end for _, end in stretches), default=0)

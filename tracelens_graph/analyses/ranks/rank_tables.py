@@ -160,9 +160,7 @@ RANK_BALANCE = TableSchema(
             drop_priority=0,
         ),
         "exposed_wait_ms": Column("waiting in which it does not compute, counted once where waits overlap", "ms"),
-        "times_last": Column.count(
-            "collectives to which it came last; of several that did the one of the smallest rank", heading="last"
-        ),
+        "times_last": Column.count("collectives to which it came last; ties go to the smallest rank", heading="last"),
         "times_among_last": Column.count("collectives to which no rank came later", drop_priority=3),
         "times_first": Column.count("collectives to which no rank came earlier", drop_priority=3),
         "held_up_ms": Column.total(
@@ -186,7 +184,7 @@ RANK_BALANCE = TableSchema(
             "bytes",
             figure="exchanged_bytes",
         ),
-        "unmatched": Column.count("parts of collectives that are of no other rank's"),
+        "unmatched": Column.count("parts of collectives that match those of no other rank"),
     },
     figure="rank",
     reads=OF_RANKS,

@@ -66,7 +66,7 @@ def strangers(m: MatchedCollectives) -> dict[int, str]:
 
     It takes part in no collective, and says that its job has another size, or nothing of a job; a trace without GPU
     work may have lost its collectives. Or at most half of its collectives fit those of the others, or of those that all
-    ranks leave together. Of those that do so that which fits least is left out first: without it others may fit. If
+    ranks leave together. Of those that do so the one that fits least is left out first: without it others may fit. If
     they say the same of their job, most ranks are left.
     """
     fits = _Fits(m)
@@ -95,7 +95,7 @@ def strangers(m: MatchedCollectives) -> dict[int, str]:
     for place, why in sorted(found.items()):
         of = sizes[place]
         job = f", and it is of a job of {of:,} ranks, not {size:,}" if of and size and of != size else ""
-        known[place] = f"{m.ranks[place].name} is left out, as it is of another run: {why}{job}"
+        known[place] = f"{m.ranks[place].name} is left out, as it comes from another run: {why}{job}"
     return known
 
 

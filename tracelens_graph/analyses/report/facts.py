@@ -88,7 +88,7 @@ def add_facts(context: Context, g: Core | Window, arch: Architecture | None = No
     Args:
         context: what `build_context` and `add_knowledge` made.
         g: the graph; of a window the extension counts, and the whole graph is looked at.
-        arch: the device; None for the one that the trace tells of, if it is known.
+        arch: the device; None for the one that the trace names, if it is known.
     """
     w = window_of(g).whole
     keys = list(context.nodes)

@@ -43,7 +43,7 @@ def inventory(g: Core) -> dict[str, Table]:
 
     Returns:
         `trace`: facts of the whole; `software`: versions; `devices`; `nodes`: number of each kind; `left_out`:
-        entries of the file that are no nodes, and why; `launches`: how GPU events are linked and charged;
+        entries of the file that are not nodes, and why; `launches`: how GPU events are linked and charged;
         `faults`: what was repaired, lost, or looked odd; `recording`: what was recorded, what was not, and what
         is poorer for it; of a profile of JAX `programs`: compiled programs that ran. Numbers of `nodes` and `left_out`
         and the lost entries of `faults` add up to the number of entries in the file's event list.
@@ -118,7 +118,7 @@ def _trace(g: Core) -> Table:
     ]
     return _table("trace", "Trace", facts, {
         "what": Column("a fact about the trace"),
-        "value": Column("its value; nothing where the file does not tell"),
+        "value": Column("its value; empty where the file does not say"),
         "unit": Column("unit of the value"),
     })  # fmt: skip
 
@@ -199,7 +199,7 @@ def _left_out(g: Core) -> Table:
     kept = {why: count for why, count in g.info.left_out.items() if why not in UNREADABLE}
     reasons = sorted(kept.items(), key=lambda item: -item[1])
     about = {"why": Column("what the entries are"), "count": Column("number of entries")}
-    return _table("left_out", "Entries that are no nodes", reasons, about)
+    return _table("left_out", "Entries that are not nodes", reasons, about)
 
 
 def _launches(g: Core) -> Table:
@@ -277,7 +277,7 @@ class Option:
         return self.how if isinstance(self.how, str) else self.how(g)
 
     def recorded(self, g: Core, lack: str | None) -> bool | None:
-        """Whether a trace with this lack was recorded with it; None if nobody can tell."""
+        """Whether a trace with this lack was recorded with it; None if nobody can know."""
         if lack is None or (lack and g.info.ends_early and self.is_entries):
             return None
         return not lack
@@ -386,7 +386,11 @@ _OF_XLA = (
 
 def _recorded_with(how: dict[str, str]) -> tuple[Option, ...]:
     """The options that another profiler has, too."""
-    return tuple(replace(option, how=how[option.name]) for option in OPTIONS if option.name in how)
+    found = (replace(option, how=how[option.name]) for option in OPTIONS if option.name in how)
+    # Launches may be missing in what has no ops, either: they are calls that such a profiler records by themselves.
+    return tuple(
+        replace(one, applies=lambda g: len(g.gpu_rows) > 0) if one.missing is _unlinked_share else one for one in found
+    )
 
 
 _OF_NSYS = _recorded_with({

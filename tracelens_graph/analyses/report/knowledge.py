@@ -53,7 +53,7 @@ def add_knowledge(
     """Add to the context of a graph what analyses know of it.
 
     Categories of ops and of kernel names (IN_CATEGORY); operations, bytes and units on signatures and on ops, or why
-    no model applies; what the name of a kernel tells, on its node; the op that each GPU event is modelled by
+    no model applies; what the name of a kernel says, on its node; the op that each GPU event is modelled by
     (MODELLED_BY); what each GPU event does; the rates of devices; names for captions. Further the module tree, to whose
     work each op and GPU event belongs, allocations with their releases, layers and odd ones among them, and idle time
     with its causes.
@@ -61,7 +61,7 @@ def add_knowledge(
     Args:
         context: what `build_context` made.
         g: the graph; of a window the extension counts, and the whole graph is looked at.
-        arch: the device; None for the one that the trace tells of, if it is known.
+        arch: the device; None for the one that the trace names, if it is known.
     """
     w = window_of(g).whole
     core, chosen = w.core, unified(w)

@@ -33,7 +33,7 @@ def extension_table_sets(w: Window) -> dict[str, Table]:
     for make in extension.table_sets:
         made = make(w)
         if not isinstance(made, Mapping):
-            raise ExtensionError(f"{extension.name}: tables by name are wanted, not {type(made).__name__}")
+            raise ExtensionError(f"{extension.name}: expected tables by name, not {type(made).__name__}")
         for name, one in made.items():
             if name in tables or name in extension.tables:
                 raise ExtensionError(f"{extension.name}: there are two tables {name}")

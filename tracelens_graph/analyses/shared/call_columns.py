@@ -18,7 +18,7 @@ SIGNATURE: About = {
     "input_dims": Column.key("sizes of the inputs, JSON"),
     "input_types": Column.key("types of the inputs, JSON"),
     "input_strides": Column.key("strides of the inputs, JSON; absent where not recorded"),
-    "concrete_inputs": Column.key("values of the inputs that are no tensors, JSON"),
+    "concrete_inputs": Column.key("values of the inputs that are not tensors, JSON"),
 }
 """What separates calls of one op; `argument_texts` fills it."""
 

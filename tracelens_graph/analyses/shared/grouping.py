@@ -184,7 +184,7 @@ def first_rows(rows: _Rows, top: int) -> tuple[_Rows, list[str]]:
         AnalysisError: `top` is negative.
     """
     if top < 0:
-        raise AnalysisError(f"top={top}: a number of rows is wanted, or 0 for all")
+        raise AnalysisError(f"top={top}: expected a number of rows, or 0 for all")
     if not top or len(rows) <= top:
         return rows, []
     return rows[:top], [f"the first {top:,} of {len(rows):,} rows (top 0 shows all)"]

@@ -150,8 +150,8 @@ class RankChains:
 
     def longest(self, chain: Chain, start_ns: int, share: Share) -> int:
         """Row of the GPU event with most of a share of a chain's time from a moment on; -1 without one."""
-        edges = [edge for edge in chain.edges if self._kind[edge] == Edge.run]
-        rows = self._rank.row[self._after[edges]] if edges else np.empty(0, np.int64)
+        edges = np.array(chain.edges, np.int64)
+        rows = self._rank.row[self._after[edges[self._kind[edges] == Edge.run]]]
         wanted = {Share.communication: COMMUNICATION, Share.copy: MEMCPY}
         rows = rows[gpu_classes(self._core, rows) == wanted[share]] if share in wanted else rows
         if not len(rows):

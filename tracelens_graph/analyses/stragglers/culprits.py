@@ -10,7 +10,7 @@ from tracelens_graph.analyses.diagnosis.finding import shown_ms
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.stragglers.names import when
 from tracelens_graph.analyses.stragglers.reasons import in_words
-from tracelens_graph.graph.trace_set import rank_number
+from tracelens_graph.graph.ranks import rank_number
 from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table

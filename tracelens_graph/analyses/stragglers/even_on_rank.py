@@ -30,7 +30,7 @@ from tracelens_graph.analyses.stragglers.reasons import around, called, most_by_
 from tracelens_graph.analyses.stragglers.slow_hosts import HostTotals, totals_of
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.trace_set import Reader
+from tracelens_graph.graph.deferred import Reader
 from tracelens_graph.graph.window import step_number
 from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 

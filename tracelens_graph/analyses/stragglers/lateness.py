@@ -33,7 +33,7 @@ from tracelens_graph.analyses.stragglers.reasons import (
 )
 from tracelens_graph.analyses.stragglers.sound import LEAST_OF_A_STEP, Excess, Sound, kind_of
 from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.graph.trace_set import rank_titles
+from tracelens_graph.graph.ranks import rank_titles
 from tracelens_graph.utils.arrays import Ns
 from tracelens_graph.utils.texts import ranges
 
@@ -129,7 +129,9 @@ def lateness(
     if not culprits:
         return Lateness((), None, (_nobody(figures, held_up, sound), *notes))
     worst = max(culprits[0].places, key=lambda place: sum(one.ns for one in found if one.place == place))
-    return Lateness(culprits, m.ranks[worst].name, (*(f"late: {one.text}" for one in culprits), *notes))
+    # Who comes last may have waited for others before: without reasons nobody is called late.
+    word = "comes last" if sound is None and arrivals is None else "late"
+    return Lateness(culprits, m.ranks[worst].name, (*(f"{word}: {one.text}" for one in culprits), *notes))
 
 
 # --- what counts -----------------------------------------------------------------------------------------------------

@@ -367,16 +367,9 @@ class RankWork:
         return (int(self._m.trace[self._m.last_part[collective]]), wait) if wait else (-1, 0)
 
 
-@dataclass(frozen=True)
-class SharedEnds:
+def shared_ends(one: RankWork, other: RankWork) -> frozenset[int]:
     """The points at which those collectives of a rank end that another rank took part in, too."""
-
-    one: RankWork
-    other: RankWork
-
-    def __contains__(self, point: object) -> bool:
-        collective = self.one.ends.get(point) if isinstance(point, int) else None
-        return collective is not None and collective in self.other.parts
+    return frozenset(point for point, collective in one.ends.items() if collective in other.parts)
 
 
 def pipelines(matched: MatchedCollectives) -> tuple[Codes, Codes]:

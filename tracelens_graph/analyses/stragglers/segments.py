@@ -16,9 +16,10 @@ import numpy as np
 
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.stragglers.chains import Chain
-from tracelens_graph.analyses.stragglers.rank_work import HostLabels, RankWork, SharedEnds, pipelines
+from tracelens_graph.analyses.stragglers.rank_work import HostLabels, RankWork, pipelines, shared_ends
 from tracelens_graph.analyses.stragglers.slow_hosts import slow_hosts, totals_of
-from tracelens_graph.graph.trace_set import Deferred, TraceSet
+from tracelens_graph.graph.deferred import Deferred
+from tracelens_graph.graph.trace_set import TraceSet
 
 _MOST_KNOWN = 64
 """Ranks of which is held what was found in them."""
@@ -81,7 +82,7 @@ class Late:
 
         The others may have waited there meanwhile; then it was late before, though that did not show.
         """
-        side, shared = self.blamed, SharedEnds(self.blamed.rank, self.median.rank)
+        side, shared = self.blamed, shared_ends(self.blamed.rank, self.median.rank)
         return not self.is_first and side.rank.chains.reaches(side.chain, side.host_ns[0], shared)
 
 
@@ -128,7 +129,7 @@ class Arrivals:
         if collective not in self.rank(last).parts:
             return self._stretch_on_host(collective, self.rank(last, False), self.rank(median, False), late_ns)
         ranks = (self.rank(last), self.rank(median))
-        stops = [SharedEnds(*ranks), SharedEnds(*ranks[::-1])]
+        stops = [shared_ends(*ranks), shared_ends(*ranks[::-1])]
         before = self._before(collective, *ranks)
         chains = [
             one.chains.to(one.point(collective), None if before is None else one.start_ns(before), ends)

@@ -76,7 +76,7 @@ def tensor_makers(g: Core | Window, uid: int | None = None) -> Table:
     rows, numbers = tensors.edges["CONSUMES"]
     op = _costliest_reader(w, rows) if uid is None else core.row(uid)
     if uid is not None and c.kind[op] != Kind.Op:
-        raise AnalysisError(f"uid {uid} is no op: {Kind(int(c.kind[op])).name} {core.names[c.name[op]]!r:.60}")
+        raise AnalysisError(f"uid {uid} is not an op: {Kind(int(c.kind[op])).name} {core.names[c.name[op]]!r:.60}")
     read = numbers[rows == op]
     known, storages = tensors.lineage.tensors, tensors.lineage.storages
     storage = np.array([tensors.storage_of(number) for number in read.tolist()], np.int64)

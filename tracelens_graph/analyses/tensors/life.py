@@ -96,13 +96,13 @@ def find_things(core: Core, name: str) -> list[Thing]:
         name: `t123` or `s123`, with `#2` for the second one with this id; an id alone for whatever has it.
 
     Raises:
-        AnalysisError: the graph is not linked with an execution trace, or this is no name.
+        AnalysisError: the graph is not linked with an execution trace, or this is not a name.
         NodeNotFoundError: there is none; the message names near ones.
     """
     lineage = known_tensors(core).lineage
     asked = _NAME.fullmatch(name)
     if not asked:
-        raise AnalysisError(f"{name!r:.60} is no id of a tensor: 123, t123, s123 or t123#2 is wanted")
+        raise AnalysisError(f"{name!r:.60} is not the id of a tensor, such as 123, t123, s123 or t123#2")
     letter, number, version = asked[1], int(asked[2]), asked[3]
     found, near = [], []
     kinds: tuple[tuple[bool, str, Tensors | Storages], ...]
@@ -163,7 +163,7 @@ def describe_thing(core: Core, thing: Thing) -> list[str]:
 
 
 def _alive(core: Core, tensors: GraphTensors, thing: Thing) -> list[str]:
-    """From when to when it is alive, in a line; none where no time tells."""
+    """From when to when it is alive, in a line; none where no time is known."""
     lineage, number = tensors.lineage, thing.number
     of = lineage.storages if thing.is_storage else lineage.tensors
     spans = tensors.storage_spans if thing.is_storage else tensors.tensor_spans

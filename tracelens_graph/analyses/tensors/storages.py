@@ -230,7 +230,7 @@ def bytes_alive(g: Core | Window, points: int = 20) -> Table:
 def peak_bytes_by_module(g: Core | Window) -> Table:
     """What is alive when most bytes are, by the module and the outermost op that allocated it, the most bytes first.
 
-    What is alive when: see `bytes_alive`. Of an execution trace alone the order of its ops tells; `at_us` is absent.
+    What is alive when: see `bytes_alive`. For an execution trace alone the order of its ops decides; `at_us` is absent.
 
     Args:
         g: the graph; of a window of it the whole trace is shown.

@@ -86,7 +86,7 @@ COLL_ANALYSIS = TableSchema(
     "coll_analysis",
     "Which collectives ran, how large their messages were, and how long they took on this rank.",
     {
-        "rank": Column("rank in the job, 0 where the trace does not tell"),
+        "rank": Column("rank in the job, 0 where the trace does not say"),
         "Process Group Name": Column.key("name of the process group", "group"),
         "Process Group Ranks": Column.key("ranks in it; text where the trace does not list them all", cells="list"),
         "Collective name": Column.key("operation", "collective"),

@@ -32,7 +32,7 @@ from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.arrays import Codes, Ns, Rows
 
 _PARTS = {
-    "kernel": "a kernel runs that is no communication",
+    "kernel": "a kernel runs that is not communication",
     "communication": "a communication kernel runs, and none of the others",
     "memcpy": "a copy runs, and no kernel",
     "memset": "a fill runs, and no kernel or copy",

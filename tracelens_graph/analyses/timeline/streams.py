@@ -115,7 +115,7 @@ def stream_overlap(
     """
     w = window_of(g)
     c, rows = w.core.columns, w.gpu_rows
-    rows = rows[(c.device[rows] != -1) & (c.stream[rows] >= 0)]  # below: what is no number, such as 1.5
+    rows = rows[(c.device[rows] != -1) & (c.stream[rows] >= 0)]  # below: what is not a number, such as 1.5
     if device is not None:
         rows = rows[c.device[rows] == device]
     lanes, lane = np.unique(np.stack((c.device[rows], c.stream[rows]), axis=1), axis=0, return_inverse=True)

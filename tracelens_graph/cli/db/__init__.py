@@ -85,7 +85,7 @@ class Chosen:
     database: str = DEFAULT_DATABASE
 
 
-CHOSEN: ContextVar[Chosen] = ContextVar("chosen", default=Chosen())  # noqa: B039 (frozen)
+CHOSEN: ContextVar[Chosen] = ContextVar("chosen")
 
 
 def connection(uri: str | None = None) -> Connection:
@@ -102,11 +102,18 @@ def connection(uri: str | None = None) -> Connection:
     from tracelens_graph.db.connection import DEFAULT_URI, Connection
     from tracelens_graph.db.server.server import running, standard_folder
 
-    of = CHOSEN.get()
+    of = CHOSEN.get(None) or _of_environment()
     uri = uri or of.uri
     local = running(standard_folder()) if uri is None else None
     chosen = Connection(uri or (local.uri if local else DEFAULT_URI), of.user, database=of.database)
     return Connection(chosen.uri, of.user, _password(chosen), of.database)
+
+
+def _of_environment() -> Chosen:
+    """The database that a command takes that has no such options."""
+    env = os.environ
+    user = env.get("NEO4J_USER") or env.get("NEO4J_USERNAME") or DEFAULT_USER
+    return Chosen(env.get("NEO4J_URI") or None, user, env.get("NEO4J_DATABASE") or DEFAULT_DATABASE)
 
 
 def _password(of: Connection) -> str:

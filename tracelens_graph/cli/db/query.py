@@ -151,7 +151,7 @@ def statement_in(question: str) -> str:
     """A statement; that of a file, where one is named. Names of queries stay as they are.
 
     Raises:
-        DatabaseError: the file is no text, or what is there is no file of a query.
+        DatabaseError: the file is not text, or what is there is no file of a query.
     """
     if question.endswith(_SUFFIXES):
         try:

@@ -174,7 +174,7 @@ def import_(
         raise ServerError(f"no server lives in {place}: `tracelens-graph db start` sets one up")
     if folder is None and uri is not None and uri != server.uri:
         raise ServerError(
-            f"{uri} is not the server in {place}: name the folder of that of `db start` with --folder; {README} tells "
+            f"{uri} is not the server in {place}: name the folder of that of `db start` with --folder; {README} shows "
             "how to import into another one"
         )
     java, start = find_java(), time.monotonic()

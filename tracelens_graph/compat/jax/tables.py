@@ -45,7 +45,7 @@ _DETAILS = "target of a custom call, operands, result, and where in the program 
 
 GPU_EVENTS_AVERAGES = TableSchema(
     "gpu_events_averages",
-    "Where the time of a GPU went, in the mean of all GPUs.",
+    "Where the time of a GPU went, averaged over all GPUs.",
     {name: GPU_TIMELINE[name] for name in ("type", "time ms", "percent")},
 )
 

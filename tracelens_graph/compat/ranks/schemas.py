@@ -241,7 +241,7 @@ STRAGGLER_SUMMARY = TableSchema(
     {
         "rank": Column.key("rank in the job", "rank", "number"),
         "total_wait_time_us": Column.total(
-            "sum of its waits for the last to come; the least has who comes late", "us", "wait us"
+            "sum of its waits for the last to come; a rank that comes late has the least", "us", "wait us"
         ),
         "mean_wait_time_us": Column("mean of these", "us", heading="mean wait us"),
         "times_arrived_last": Column.count("collectives that it came to last; of several the lowest rank", "last"),

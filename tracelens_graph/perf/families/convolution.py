@@ -200,7 +200,7 @@ def _geometry(arguments: Arguments, x: Tensor, w: Tensor, first: int) -> Geometr
 def _setting(arguments: Arguments, index: int) -> tuple[int, ...]:
     values = arguments.integers(index)
     if values is None and arguments.text(index):
-        raise CannotModel(f"argument {index} is no list of whole numbers")
+        raise CannotModel(f"argument {index} is not a list of whole numbers")
     return values or ()
 
 
@@ -242,7 +242,7 @@ def backward_call(arguments: Arguments, context: CallContext) -> Cost:
     grad, x, w = arguments.tensor(0), arguments.tensor(1), arguments.tensor(2)
     geometry = _geometry(arguments, x, w, 4)
     if grad.shape != geometry.out:
-        raise CannotModel("the gradient has not the shape of the result")
+        raise CannotModel("the gradient does not have the shape of the result")
     mask = arguments.booleans(10)
     if mask is None or len(mask) != 3:
         raise CannotModel("which gradients are computed is not recorded")

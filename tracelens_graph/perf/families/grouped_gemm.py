@@ -111,7 +111,7 @@ def _rows_by_matrices(arguments: Arguments) -> tuple[int, int, int, int]:
         return sum(one[0] for one in a), n, k, len(b)
     rows, matrices = arguments.tensor(0), arguments.tensor(1)
     if len(rows.shape) != 2 or len(matrices.shape) != 3:
-        raise CannotModel("the operands are no rows and no stack of matrices")
+        raise CannotModel("the operands are not rows and a stack of matrices")
     (m, k), (groups, first, second) = rows.shape, matrices.shape
     flag = arguments.boolean(5)
     swapped = first != k if flag is None else flag

@@ -266,7 +266,7 @@ def triton_call(arguments: Arguments, _: CallContext) -> Cost:
     """
     a, weights, choices = arguments.tensor(0), _three(arguments, 1), arguments.tensor(8)
     if len(choices.shape) != 2 or len(a.shape) != 2:
-        raise CannotModel("tokens or their choices are no matrix")
+        raise CannotModel("tokens or their choices are not a matrix")
     tokens, topk = choices.shape
     experts, n, stored = weights.shape
     k = a.shape[1]
@@ -403,7 +403,7 @@ def moved_tokens_call(arguments: Arguments, _: CallContext) -> Cost:
     """Tokens sent to their experts, or results sent back: no arithmetic, every token once."""
     tokens = arguments.tensor(0)
     if len(tokens.shape) != 2:
-        raise CannotModel("the tokens are no matrix")
+        raise CannotModel("the tokens are not a matrix")
     size = bytes_of(1, tokens.dtype)
     params = {"num_tokens": tokens.shape[0], "hidden_dim": tokens.shape[1], "bpe": size}
     return Cost(0, None if size is None else tokens.elements * size, "vector", "", params)
@@ -420,7 +420,7 @@ def scored_experts(gating: Tensor, topk: int, *, flops: int = 6) -> Cost:
         flops: FLOPs per logit.
     """
     if len(gating.shape) != 2:
-        raise CannotModel("the logits are no matrix")
+        raise CannotModel("the logits are not a matrix")
     tokens, experts = gating.shape
     params = {"M": tokens, "n": 1, "C": experts, "E": experts, "topk": topk, "dtype_in": gating.dtype}
     chosen = Tensor((2, tokens, topk), "float")

@@ -144,7 +144,7 @@ def modulated_layer_norm(source: Tensor, scale: Tensor, shift: Tensor, *, backwa
     backward: gradient, normalized values and gradient of the source, scale's gradient in and both gradients out.
     """
     if len(source.shape) != 3:
-        raise CannotModel("the source has not three dimensions")
+        raise CannotModel("the source does not have three dimensions")
     statistics = Tensor((2, *source.shape[:2]), "float")
     norm = Norm(source, source.shape[2], scale, shift, training=True)
     small = [scale, shift, dense(shift)] if backward else [scale, shift]

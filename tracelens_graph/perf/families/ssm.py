@@ -144,7 +144,7 @@ def _scan(args: Arguments) -> tuple[Scan, list[Tensor], int, int]:
     """Sizes of a call of mamba_ssm's fused function, its inputs, tokens times width of its output, width projected to.
 
     Input (0), weights and bias of the convolution (1, 2), offset, decay and skip of the heads (3, 4, 5), chunk (6). The
-    last arguments are counted from the end, since some that are no tensors may not be recorded.
+    last arguments are counted from the end, since some that are not tensors may not be recorded.
     """
     data, conv, offsets = args.tensor(0), args.tensor(1), args.tensor(3)
     if len(data.shape) != 3 or len(conv.shape) != 2 or len(offsets.shape) != 1 or not offsets.shape[0]:

@@ -246,7 +246,7 @@ def _read(path: Path, expected: bytes) -> bytes:
         os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb"
     ) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise ForeignProgramError("it is no file")
+            raise ForeignProgramError("it is not a file")
         return file.read(len(expected) + 1)
 
 

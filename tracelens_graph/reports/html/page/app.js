@@ -29,7 +29,7 @@ const KEYS = [
   ["shift and drag, r", "select a range: what lies in it, by name"],
   ["click", "select a node, everywhere"],
   ["double click, f", "zoom to it"],
-  [", .", "the event before and behind, on the same lane"],
+  [", .", "the event before and after, on the same lane"],
   ["0", "the whole trace"],
   ["/", "search"],
   ["n N", "next match, the one before"],

@@ -269,7 +269,7 @@ export class FlameGraph {
     return text;
   }
 
-  // The name that tells most is that of what is nearest to the kernel.
+  // The name that says most is that of what is nearest to the kernel.
   /** @param {number[]} chain @param {number} letters */
   cut(chain, letters) {
     const names = chain.map((frame) => this.trace.shortName(this.made.name[frame]) + this.times(frame)),

@@ -13,7 +13,7 @@ import { Tables, withoutLinks } from "./tables.js";
 /** @type {[string, string][]} */
 const KEYS = [
   ["1 … 4", "views"],
-  [", .", "the place before and behind"],
+  [", .", "the place before and after"],
   ["click", "select a place, or zoom to a frame"],
   ["/", "search by a pattern"],
   ["n N", "next place that was found, the one before"],

@@ -14,7 +14,7 @@ import { Tables, withoutLinks } from "./tables.js";
 /** @type {[string, string][]} */
 const KEYS = [
   ["1 … 6", "views"],
-  [", .", "the collective before and behind"],
+  [", .", "the collective before and after"],
   ["w s, wheel", "zoom into the step"],
   ["a d, drag, shift and wheel", "move in the step"],
   ["0", "the whole step"],

@@ -53,7 +53,7 @@ export const Show = {
   /** @param {number} part @param {number} whole */
   percent: (part, whole) => `${whole ? ((100 * part) / whole).toFixed(1) : "0.0"} %`,
 
-  // A name within a room: first goes what all such names begin with. Of modules of one class, the number tells them apart.
+  // A name within a room: first goes what all such names begin with. Of modules of one class, the number separates them.
   /** @param {string} text @param {number} room */
   label(text, room) {
     if (text.length <= room) return text;

@@ -1,0 +1,60 @@
+"""What the reference of the tables says of the queries of the library, from the headers of their files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+
+from tracelens_graph.cypher import Query, library
+
+_MANY = 3
+"""Queries with the same parameter, from which on it is explained once."""
+
+Parameter = tuple[str, str, str]
+"""Name, default and meaning."""
+
+
+def _parameters(query: Query) -> list[Parameter]:
+    return [(name, str(query.defaults[name]), meaning) for name, meaning in query.parameters.items()]
+
+
+def common() -> list[Parameter]:
+    """Parameters of many queries."""
+    uses = Counter(parameter for query in library().values() for parameter in _parameters(query))
+    return sorted(parameter for parameter, times in uses.items() if times >= _MANY)
+
+
+def listed(parameters: list[Parameter]) -> str:
+    """Parameters as a list in Markdown."""
+    return "".join(f"* `{name}`, `{default}`: {escaped(meaning)}\n" for name, default, meaning in parameters)
+
+
+def escaped(text: str) -> str:
+    """A text as Markdown shows it."""
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def question_of(query: Query) -> str:
+    """What a query answers, and how."""
+    return escaped(f"{query.title} {query.notes}".strip())
+
+
+def differences(query: Query, columns: Collection[str], explained: list[Parameter]) -> Iterator[str]:
+    """What a query takes, and where its columns are not those of the table.
+
+    Args:
+        query: the query.
+        columns: of the table.
+        explained: parameters that are explained elsewhere.
+    """
+    parameters = _parameters(query)
+    sentences = {
+        "Query that takes": [one[0] for one in parameters if one in explained],
+        "Columns in memory only:": [name for name in columns if name not in query.columns],
+        "Columns in the database only:": [name for name in query.columns if name not in columns],
+    }
+    said = [f"{start} {', '.join(f'`{name}`' for name in names)}." for start, names in sentences.items() if names]
+    if own := [one for one in parameters if one not in explained]:
+        yield listed(own) + "\n"
+    if said:
+        yield " ".join(said) + "\n\n"
