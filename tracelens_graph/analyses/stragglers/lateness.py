@@ -279,7 +279,8 @@ def _grouped(figures: Figures, found: Sequence[Excess], sound: Sound | None) -> 
 
 def _part(figures: Figures) -> str:
     """What costs are a share of, in words."""
-    return figures.matched.part.replace("the whole recording", "the recording")
+    m = figures.matched
+    return "the recording" if len(m.whole) == len(m) else m.part  # as of the only step
 
 
 def _steps(figures: Figures) -> list[int]:
