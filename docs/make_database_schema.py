@@ -34,7 +34,7 @@ from tracelens_graph.schema.database import (
     REPEATED_EDGES,
     event_labels,
 )
-from tracelens_graph.schema.facts import SOURCES, SPENT_ON, Fact
+from tracelens_graph.schema.facts import SOURCES, SPENT_ON
 from tracelens_graph.schema.jobs import RANK_EDGE_PROPERTIES, RANK_PROPERTIES
 from tracelens_graph.schema.stored import Stored
 
@@ -131,7 +131,7 @@ def schema_page() -> str:
     parts += [EDGES, _table(("type", "from", "to", "what"), _edge_rows(CONTEXT_EDGES))]
     for name, found in EDGE_PROPERTIES.items():
         parts += [f"Properties of `{name}`:\n", _properties(repeats, "Edges", found)]
-    parts += [FACTS, _table(("on", "question", "property: cell"), _fact_rows())]
+    parts += [FACTS, _table(("on", "question", "properties"), _fact_rows())]
     parts.append(DIFFS)
     parts += _section(repeats, "comparisons", DIFF_KINDS, DIFF_PROPERTIES, DIFF_EDGES, DIFF_EDGE_PROPERTIES)
     parts += [RANKS, *_section(repeats, "ranks", RANK_KINDS, RANK_PROPERTIES, RANK_EDGES, RANK_EDGE_PROPERTIES)]
@@ -150,18 +150,14 @@ def _indexes() -> Iterator[str]:
 
 
 def _fact_rows() -> Iterator[tuple[str, ...]]:
-    """What the facts of a question are about, the question, and each fact with the cells that it comes from."""
+    """What the facts of a question are about, the question, and the facts."""
     found: dict[tuple[str, str], list[str]] = {}
     for source in SOURCES:
         of = f"`SPENT` to `{source.of}`" if source.of in SPENT_ON else f"`{source.of}`"
         given = "".join(f", {name}={value}" for name, value in source.given.items())
-        cells = "; ".join(f"`{fact.name}`: `{fact.column}`{_which(fact)}" for fact in source.facts)
-        found.setdefault((f"`{source.question}`{given}", cells), []).append(of)
-    return ((", ".join(of), question, cells) for (question, cells), of in found.items())
-
-
-def _which(fact: Fact) -> str:
-    return f" of `{fact.row}`" if fact.row else f", {fact.fold}" if fact.fold != "only" else ""
+        facts = ", ".join(f"`{fact.name}`" for fact in source.facts)
+        found.setdefault((f"`{source.question}`{given}", facts), []).append(of)
+    return ((", ".join(of), question, facts) for (question, facts), of in found.items())
 
 
 def _section(

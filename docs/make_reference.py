@@ -25,7 +25,7 @@ from pages import DOCS, publish
 from repeats import Repeats
 
 import tracelens_graph as tlg
-from tracelens_graph import perf, schema
+from tracelens_graph import schema
 from tracelens_graph._lazy import homes_of
 from tracelens_graph.analyses.alignment.noise import Proof
 from tracelens_graph.analyses.alignment.reasons import Reason
@@ -36,7 +36,6 @@ from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
 from tracelens_graph.analyses.timeline.timeline import ROW_MEANING
 from tracelens_graph.cli.app import app
-from tracelens_graph.cli.model import FORMULAS, description_of, sizes_of
 from tracelens_graph.cli.report import Added
 from tracelens_graph.cypher import library
 from tracelens_graph.graph.core import Core
@@ -139,9 +138,8 @@ ROW_MEANINGS = {
 _QUERIES = """\
 Many tables are *queries*, too: a file of Cypher answers the same question in a database, with the same rows and cells
 (`tracelens-graph db query NAME`, `db.query(NAME)` in Python, or pasted into Neo4j Browser). The tests hold both to each
-other on real traces. What is absent in memory is null there, and only complete traces answer. Columns in memory only
-are what a database does not store, sentences for people, and what a report alone fills in. Parameters of many queries
-and of `ask`, with their defaults:
+other on real traces. What is absent in memory is null there, and only complete traces answer. Below each,
+columns in memory only stand with the reason. Parameters of many queries and of `ask`, with their defaults:
 
 """
 
@@ -164,7 +162,7 @@ _OF_RANKS = (
     "slowdown",
 )
 OTHER_TABLES = {
-    "attribution": ("tracelens-graph attribution TRACE --level module", 'tlg.attribution(g, level="module")'),
+    "attribution": ("tracelens-graph ask attribution TRACE -p level=module", 'tlg.attribution(g, level="module")'),
     "module_tree": ("tracelens-graph modules TRACE --format table", "tlg.modules(g)"),
     "roofline_summary": (
         "tracelens-graph roofline TRACE --arch h100-sxm",
@@ -389,14 +387,13 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
                 yield from _rows((column, "meaning"), ((_c(word), word.meaning) for word in words))
     yield (
         "\n## Of questions\n\n"
-        "Answers to the questions of `tracelens-graph ask` and `db query`; see [asking.md](asking.md). Questions\n"
-        "about several traces take a `TraceSet`, such as `tlg.load_set(FOLDER)` gives, or graphs in a list.\n"
+        "Answers to the questions of `tracelens-graph ask` and `db query`; see [asking.md](asking.md). To ask one:\n"
+        "`tracelens-graph ask NAME TRACE`, or `tlg.QUESTIONS[NAME](g)` in Python. Questions about several traces take\n"
+        "several, in Python as a `TraceSet`, such as `tlg.load_set(FOLDER)` gives, or as graphs in a list.\n"
     )
     for name, question in QUESTIONS.items():
         if name not in (*REPORT, *OTHER_TABLES):
-            command = f"tracelens-graph ask {name} {'TRACE TRACE' if question.several else 'TRACE'}"
-            call = f'tlg.QUESTIONS["{name}"]({"[g, g]" if question.several else "g"})'
-            yield from _table(repeats, name, question.answers, command, call, declared[name].columns)
+            yield from _table(repeats, name, question.answers, "", "", declared[name].columns)
     yield from _table(
         repeats, "classes", "Classes of equal call subtrees with GPU work.", "", "g.classes()", g.classes().about
     )
@@ -442,13 +439,42 @@ def _table(
     if name in _OF_TRACELENS:
         yield f"Columns, as TraceLens has them: {', '.join(row[0] for row in rows)}.\n"
         return
-    own, elsewhere = repeats.split(name, rows)
+    own, elsewhere = repeats.split(name, _by_quantity(rows))
     head = ["column", "unit", "definition"]
     if optional:
         head.append("with")
         own = [(*row, "") for row in own]
         own += [(_c(c), a.unit, a.definition, _c(optional[c])) for c, a in about.items() if c in optional]
     yield from _shown(head, own, elsewhere)
+
+
+_STATISTICS = {
+    "mean": "mean",
+    "median": "median",
+    "std": "standard deviation (one degree of freedom less; none for a single value)",
+    "min": "smallest",
+    "max": "greatest",
+    "sum": "sum",
+}
+"""End of a column's name -> how its definition begins."""
+
+
+def _by_quantity(rows: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    """The rows, those of one quantity's statistics as one."""
+    found: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
+    for name, unit, definition in rows:
+        stem, _, ending = name.strip("`").rpartition("_")
+        words, of, quantity = definition.partition(" of ")
+        if of and words.endswith("(one degree"):
+            words, of, quantity = (part.strip() for part in definition.partition(") of "))
+            words, of = words + ")", " of "
+        statistic = stem and words == _STATISTICS.get(ending)
+        key = (stem, unit, of + quantity) if statistic else (name, unit, definition)
+        found.setdefault(key, []).append((name, words if statistic else ""))
+    return [
+        (", ".join(name for name, _ in same), unit, ", ".join(words for _, words in same) + rest)
+        for (_, unit, rest), same in found.items()
+    ]
 
 
 def _shown(head: Sequence[str], rows: Sequence[Sequence[str]], elsewhere: str) -> Iterator[str]:
@@ -523,6 +549,9 @@ def _command_line() -> Iterator[str]:
     yield "Exit codes: 0 done, 1 the input or the question is no good (one line on standard error says why), 2 wrong\n"
     yield "usage, 3 a condition of `--fail-if` is met, 130 interrupted. Results go to standard output, progress and\n"
     yield "errors to standard error.\n\n"
+    yield "One rule for output: `-o FILE` writes an answer by the suffix of the file, `-f json` (or csv, md, xlsx)\n"
+    yield "prints it. JSON on standard output has what sums up the answer first, and 20,000 bytes at most, unless\n"
+    yield "`--top` or `--all` asks for more; a file holds all. [report-json.md](report-json.md) has the schema.\n\n"
     repeats = Repeats()
     yield from _options(root, repeats)
     yield "\nEvery command also has `--help` or `-h`. `--install-completion` sets up the completion of your shell.\n"
@@ -539,22 +568,6 @@ def _commands(group: Any, above: str, repeats: Repeats) -> Iterator[str]:
         yield from _options(command, repeats, path)
         if hasattr(command, "commands"):
             yield from _commands(command, path, repeats)
-        if name == "model":
-            yield from _formulas(repeats)
-
-
-def _formulas(repeats: Repeats) -> Iterator[str]:
-    """What each formula of `model` is, and its sizes."""
-    for name, function in FORMULAS.items():
-        formula = getattr(perf, function)
-        yield f"\n### model {name}\n\n"
-        yield from (f"{paragraph}\n\n" for paragraph in description_of(formula).replace("[", "\\[").split("\n\n"))
-        sizes, elsewhere = repeats.split(f"model {name}", [*_as_code(sizes_of(formula))])
-        yield from _shown(("size", "value", "default", "meaning"), sizes, elsewhere)
-
-
-def _as_code(sizes: Iterable[tuple[str, str, str, str]]) -> Iterator[tuple[str, str, str, str]]:
-    return ((_c(key), _c(form), default, meaning) for key, form, default, meaning in sizes)
 
 
 def _options(command: Any, repeats: Repeats, path: str = "") -> Iterator[str]:

@@ -17,6 +17,7 @@ from tracelens_graph.analyses.across.signatures import kernel_choices as kernel_
 from tracelens_graph.analyses.across.signatures import ops_only_in_one as ops_only_in_one
 from tracelens_graph.analyses.critical_path.critical_path import critical_path as critical_path
 from tracelens_graph.analyses.critical_path.what_if import what_if as what_if
+from tracelens_graph.analyses.diagnosis.explain import explain as explain
 from tracelens_graph.analyses.diagnosis.finding import Finding as Finding
 from tracelens_graph.analyses.diagnosis.verdict import verdict as verdict
 from tracelens_graph.analyses.identification.tables import identified_kernels as identified_kernels
@@ -47,6 +48,7 @@ from tracelens_graph.analyses.memory.peak import allocations_by_module as alloca
 from tracelens_graph.analyses.memory.peak import memory_over_time as memory_over_time
 from tracelens_graph.analyses.memory.peak import memory_summary as memory_summary
 from tracelens_graph.analyses.memory.segments import memory_segments as memory_segments
+from tracelens_graph.analyses.opportunities.kernel_candidates import kernel_candidates as kernel_candidates
 from tracelens_graph.analyses.opportunities.opportunities import opportunities as opportunities
 from tracelens_graph.analyses.opportunities.sequences import kernel_sequences as kernel_sequences
 from tracelens_graph.analyses.ops.instruction_costs import instruction_costs as instruction_costs

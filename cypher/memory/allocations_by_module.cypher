@@ -25,7 +25,7 @@ MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
 WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 MATCH (a:MemoryEvent {trace: t.id})
-WHERE a.bytes > 0 AND a.address IS NOT NULL AND (p.step IS NULL OR a.step = p.step)
+WHERE a.bytes > 0 AND a.address IS NOT NULL AND a.pass IS NOT NULL AND (p.step IS NULL OR a.step = p.step)
 OPTIONAL MATCH (a)<-[:RELEASES]-(r)
 OPTIONAL MATCH (a)-[:IN_MODULE]->(m)
 OPTIONAL MATCH (m)-[:PART_OF]->(place:ModulePath)

@@ -50,7 +50,8 @@ CALL (t, device, peak) {
     RETURN frame.name AS line
   }
   WITH a, call, op, line, CASE WHEN r.bytes < 0 THEN 0 ELSE a.bytes END AS stays,
-    coalesce(place.path, CASE a.pass WHEN 'optimizer' THEN '(optimizer)' ELSE '(no module)' END) AS path
+    CASE WHEN a.pass IS NULL THEN '(before the recording)'
+         ELSE coalesce(place.path, CASE a.pass WHEN 'optimizer' THEN '(optimizer)' ELSE '(no module)' END) END AS path
   ORDER BY a.bytes DESC, a.start_ns, a.uid
   WITH path, coalesce(op.name, line) AS op, count(*) AS blocks, sum(a.bytes) AS bytes, sum(stays) AS unreleased,
     head(collect([line, coalesce(op.uid, call.uid)])) AS largest

@@ -133,7 +133,7 @@ def test_what_cannot_be_asked(ranks: TraceSet) -> None:
         QUESTIONS["idle_gaps"](ranks[0].graph, tops=3)
     with pytest.raises(AnalysisError, match="idle_gaps is asked of one trace, not of 2"):
         QUESTIONS["idle_gaps"](ranks)
-    with pytest.raises(AnalysisError, match="wanted, not str"):
+    with pytest.raises(AnalysisError, match="expected a graph or a window, not str"):
         QUESTIONS["rank_balance"]("traces/")
 
 
@@ -235,6 +235,9 @@ def test_values_of_numpy_are_numbers(ranks: TraceSet) -> None:
         ),
         ("run_history", {"label": "commit"}, "no trace has a label 'commit'; the traces have no labels"),
         ("run_history", {"named": "rank9"}, "no trace is called 'rank9'; did you mean rank"),
+        ("regressions", {"label": "commit"}, "no trace has a label 'commit'; the traces have no labels"),
+        ("regressions", {"named": "rank9"}, "no trace is called 'rank9'; did you mean rank"),
+        ("signature_history", {"op": "aten::mn"}, "no op is called 'aten::mn'; did you mean aten::mm"),
         ("run_history", {"run": "jub"}, "no run is called 'jub'; did you mean job?"),
         ("incomplete_traces", {}, "no file of 2 was damaged"),
         ("incomplete_traces", {"run": "jub"}, "no run is called 'jub'; did you mean job?"),

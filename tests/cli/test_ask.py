@@ -62,7 +62,7 @@ def test_of_a_linked_trace(run: Run, job: Path) -> None:
     code, out, _ = run("ask", "peak_bytes_by_module", job / "rank0.json.gz", "--et", et, "--format", "json")
     assert code == 0
     linked = load_core(job / "rank0.json.gz", et=et)
-    assert json.loads(out) == table_object(QUESTIONS["peak_bytes_by_module"](linked))
+    assert json.loads(out).items() > table_object(QUESTIONS["peak_bytes_by_module"](linked)).items()
     assert json.loads(out)["rows"]
     code, _, err = run("ask", "slowest_ranks", job, "--et", et)
     assert code == 2

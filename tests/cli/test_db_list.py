@@ -35,6 +35,20 @@ def test_the_name_that_works_and_the_time_are_shown(run: Run, database: Path) ->
     assert run("db", "query", "gpu_timeline", "-p", f"trace={row['trace']}")[0] == 0
 
 
+def test_traces_of_one_name_are_listed_by_what_each_is_asked_by(run: Run, database: Path, tmp_path: Path) -> None:
+    for mark in "ab":
+        file = tmp_path / mark / "twice.json"
+        file.parent.mkdir()
+        file.write_text(json.dumps(small_trace() | {"mark": f"twice {mark}"}))
+        assert run("db", "push", file)[0] == 0
+    rows = [row for row in csv.DictReader(io.StringIO(run("db", "list", "-f", "csv")[1])) if row["name"] == "twice"]
+    assert len(rows) == 2
+    for row in rows:
+        assert row["id"].startswith(row["trace"])
+        assert run("db", "query", "gpu_timeline", "-p", f"trace={row['trace']}")[0] == 0
+        assert run("db", "drop", row["trace"], "--yes")[0] == 0
+
+
 def test_what_is_no_trace_is_left_out_and_counted(run: Run, database: Path) -> None:
     assert run("db", "query", "CREATE (:Trace {name: 'foreign', mark: 'db list'})", "--write")[0] == 0
     try:

@@ -209,3 +209,27 @@ def test_what_is_tried_again_makes_no_noise(run: Run, folder: Path, name: str, e
     assert [line for line in done.stderr.splitlines() if not line.startswith("without edges ")] == []
     assert done.stdout.startswith(f"pushed {name}/trace: 13 events")
     run("db", "drop", name, "--yes")
+
+
+def test_a_trace_that_takes_another_place_says_which_it_had(run: Run, folder: Path, name: str) -> None:
+    file = folder / "rank0" / "trace.json"
+    assert run("db", "push", file, "--run", name, "--label", "build=411")[0] == 0
+    code, out, _ = run("db", "push", file, "--run", f"{name}-new", "--label", "build=1e5", "--replace")
+    assert code == 0
+    assert out.startswith(f"replaced {name}-new/trace: 13 events, ")
+    assert out.splitlines()[0].endswith(f"; it was {name}/trace, build=411")
+    assert not listed(run, name)
+
+
+def test_what_is_not_complete_is_said_where_it_is_asked_for(run: Run, folder: Path, name: str) -> None:
+    assert run("db", "push", folder / "rank0" / "trace.json", "--run", name)[0] == 0
+    unfinished = f"MATCH (t:Trace {{run: '{name}'}}) SET t.state = 'loading'"
+    assert run("db", "query", unfinished, "--write")[0] == 0
+    code, out, err = run("db", "query", "run_history", "-p", f"run={name}")
+    assert (code, out) == (1, "")
+    assert err == f"error: run {name} has no complete trace: push it again, and it goes on\n"
+    code, out, err = run("db", "forget-events", name, "--yes")
+    assert (code, out) == (1, "")
+    assert err == f"error: {name}/trace is not complete in the database: push it first\n"
+    code, out, _ = run("db", "push", folder / "rank0" / "trace.json", "--run", name)
+    assert (code, out.split()[0]) == (0, "completed")

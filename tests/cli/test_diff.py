@@ -68,7 +68,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def table(run: Run, *arguments: object) -> dict[str, Any]:
-    code, out, err = run("diff", *arguments, "--format", "json")
+    code, out, err = run("diff", *arguments, "--top", "0", "--format", "json")
     assert (code, err) == (0, "")
     found: dict[str, Any] = json.loads(out)
     return found

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +19,9 @@ from tracelens_graph.errors import TraceError
 
 start_blocking_portal = pytest.importorskip("anyio.from_thread").start_blocking_portal
 mcp = pytest.importorskip("mcp", reason="the extra mcp is not installed")
+
+
+PROGRAM = [sys.executable, "-c", "from tracelens_graph.cli import main; main()", "mcp"]
 
 
 class Answer(NamedTuple):
@@ -36,8 +42,8 @@ class Call(NamedTuple):
 
 def client(folder: Path, temporary: Path) -> Any:
     """A client that starts a server of a folder, which puts what it keeps in another one."""
-    program = ["-c", "from tracelens_graph.cli import main; main()", "mcp", str(folder)]
-    return mcp.Client(mcp.StdioServerParameters(command=sys.executable, args=program, env={"TMPDIR": str(temporary)}))
+    command, *words = *PROGRAM, str(folder)
+    return mcp.Client(mcp.StdioServerParameters(command=command, args=words, env={"TMPDIR": str(temporary)}))
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +87,7 @@ def test_six_tools_that_only_read(call: Call) -> None:
 
 SAME = {
     "report": ({"traces": ["small.json"]}, "report small.json"),
+    "report explain": ({"traces": ["small.json"], "explain": "headline"}, "explain small.json headline"),
     "ask": ({"question": "ops_summary", "traces": ["small.json"], "top": 3}, "ask ops_summary small.json --top 3"),
     "tree": ({"trace": "small.json", "name": "/mm/"}, "tree small.json --name /mm/ --uids --gpu-time --depth 6"),
     "compare": ({"before": "small.json", "after": "pair/rank0.json"}, "diff small.json pair/rank0.json"),
@@ -97,7 +104,7 @@ def test_a_tool_answers_what_its_command_prints(tool: str, call: Call, run: Run,
     words = [str(folder / word) if word.endswith(".json") else word.replace("~", " ") for word in command.split()]
     code, out, error = run(*words, env={"COLUMNS": "160", "TRACELENS_GRAPH_CACHE": str(folder.parent / "cache")})
     assert code == 0, error
-    answer = call(tool, **arguments)
+    answer = call(tool.split()[0], **arguments)
     assert not answer.failed, answer.text
     assert answer.text.partition("notes\n")[0] == out
 
@@ -113,6 +120,12 @@ def test_load_names_what_can_be_asked(call: Call) -> None:
 def test_json_is_json(call: Call) -> None:
     answer = call("ask", question="ops_summary", traces=["small.json"], format="json")
     assert json.loads(answer.text)["table"] == "ops_summary"
+    damaged = call.portal.call(
+        call.server.call_tool, "ask", {"question": "ops_summary", "traces": ["cut.json"], "format": "json"}
+    )
+    answer_alone, notes = (one.text for one in damaged.content)
+    assert json.loads(answer_alone)["table"] == "ops_summary"
+    assert "lost" in notes
     part = call("ask", question="ops_summary", traces=["small.json"], format="json", part={"device": "99"})
     assert part.text != answer.text
 
@@ -198,6 +211,23 @@ def test_the_cache_goes_with_the_server(folder: Path, tmp_path: Path) -> None:
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(client(folder, tmp_path)) as server:
         Call(portal, server)("load", trace="small.json")
         assert any(path.suffix == ".tlg" for path in tmp_path.rglob("*"))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_server_and_its_cache(number: signal.Signals, folder: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        [*PROGRAM, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+    ) as run:
+        assert run.stdin is not None
+        assert run.stdout is not None
+        run.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+        run.stdin.flush()
+        assert run.stdout.readline()
+        assert len(list(tmp_path.iterdir())) == 1
+        run.send_signal(number)
+        assert run.wait(60) == 128 + number
     assert list(tmp_path.iterdir()) == []
 
 

@@ -24,6 +24,7 @@ from tracelens_graph.cli.options import Written
 from tracelens_graph.cli.outputs import FORMATS, PICTURES, Writes
 from tracelens_graph.errors import OutputError
 from tracelens_graph.output.files import Protection, check_outputs, protecting, replacing
+from tracelens_graph.reports.document import BRIEF
 from tracelens_graph.simulate import simulate, write
 
 PROGRAM = [sys.executable, "-c", "from tracelens_graph.cli import main; main()"]
@@ -51,15 +52,15 @@ class Output(NamedTuple):
 
 
 WORDS = {
-    "report": "report TRACE", "info": "info TRACE", "modules": "modules TRACE", "timeline": "timeline TRACE",
-    "attribution": "attribution TRACE", "ask": "ask idle_gaps TRACE",
+    "report": "report TRACE", "tree": "tree TRACE", "info": "info TRACE", "modules": "modules TRACE",
+    "ask": "ask idle_gaps TRACE", "explain": "explain TRACE headline",
     "roofline": "roofline TRACE --arch h100-sxm", "diff": "diff TRACE TRACE", "ranks": "ranks TRACE OTHER",
     "link": "link TRACE --et ET", "cut": "cut TRACE --uid 9",
     "export": "export TRACE", "save": "save TRACE", "db queries": "db queries",
 }  # fmt: skip
 """Command -> how it is asked for something to write; those that need a database are elsewhere."""
 
-NEEDED = {("report", "csv"): "--table ops_summary", ("diff", "csv"): "--points"}
+NEEDED = {("report", "csv"): "--table ops_summary", ("info", "csv"): "--table nodes", ("diff", "csv"): "--points"}
 """What else a format of a command takes."""
 
 FOLDERS = [
@@ -197,7 +198,25 @@ def test_every_format_of_every_command(
         return  # nothing but files, or one that holds a time
     code, out, err = ask(Output(f"{words_of(command, form)} -f {form}", place.name), place)
     assert (code, forms) == (0, forms), err
-    assert out.encode() == place.read_bytes()
+    if form == "json" and place.stat().st_size > BRIEF:
+        assert len(out) <= BRIEF
+        assert json.loads(out)["cut_short"].endswith(" gives all")
+    else:
+        assert out.encode() == place.read_bytes()
+
+
+def test_every_command_that_answers_prints_json_and_writes_files() -> None:
+    """The one rule: `-o FILE` by its suffix, `-f json` to standard output."""
+    acts = {"split", "skill", "mcp", "db start", "db stop", "db check", "db push", "db push-diff", "db upgrade",
+            "db export", "db import", "db drop", "db forget-events", "db demo"}  # fmt: skip
+    write_a_trace = {"cut", "save", "export", "db pull"}
+    for name, command in all_commands():
+        found = writes_of(command)
+        assert (found is None) == (name in acts), name
+        if found is not None and name not in write_a_trace:
+            assert {"csv", "json", "md", "xlsx"} <= set(found.formats), name
+            options = {option.name for option in found.parameters()}
+            assert {"output", "format"} <= options or name == "replay", "which writes programs"
 
 
 def formats_of(command: str) -> tuple[str, ...]:

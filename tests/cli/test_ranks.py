@@ -52,7 +52,7 @@ def test_tables_for_programs(run: Run, job: Path, tmp_path: Path) -> None:
     rows = list(csv.DictReader(out.splitlines()))
     assert [row["rank"] for row in rows] == ["0", "1", "2"]
     assert max(rows, key=lambda row: float(row["held_up_ms"]))["rank"] == "1"
-    _, out, _ = run("ranks", job, "--format", "json")
+    _, out, _ = run("ranks", job, "--top", "0", "--format", "json")
     assert len(json.loads(out)["tables"]["rank_collectives"]["rows"]) == 8
     code, out, err = run("ranks", job, "--table", "rank_balances")
     assert (code, out) == (2, "")
@@ -254,11 +254,11 @@ def _folder_of(job: Path, folder: Path) -> Path:
 
 @pytest.mark.parametrize("others", ["alone", "of two"])
 def test_a_trace_of_another_run_enters_no_figure(run: Run, job: Path, tmp_path: Path, others: str) -> None:
-    _, expected, _ = run("ranks", job, "--format", "json")
+    _, expected, _ = run("ranks", job, "--top", "0", "--format", "json")
     size = 1 if others == "alone" else 2
     other = simulate(ranks=size, steps=2, layers=3, seed=9).ranks[0].trace
     (_folder_of(job, tmp_path) / "single.json.gz").write_bytes(gzip.compress(json.dumps(other).encode()))
-    code, out, _ = run("ranks", tmp_path, "--format", "json")
+    code, out, _ = run("ranks", tmp_path, "--top", "0", "--format", "json")
     assert code == 0
     found, without = json.loads(out), json.loads(expected)
     assert found["headline"] == without["headline"]

@@ -1,4 +1,4 @@
-"""timeline and attribution: options, and the formats of tables."""
+"""What timeline and attribution were, now questions: their options, and the formats of tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def rows(text: str) -> list[dict[str, str]]:
 
 def test_timeline_as_csv(run: Run, trace_file: Path) -> None:
     code, out, err = run("timeline", trace_file, "--format", "csv")
-    assert (code, err) == (0, "")
+    assert (code, out, err) == run("ask", "gpu_timeline", trace_file, "--format", "csv")
+    assert code == 0
     times = {row["type"]: float(row["time ms"]) for row in rows(out)}
     # The kernels run 1001-1031 and 1100-1150.25, the copy until 1160.
     assert times == pytest.approx(
@@ -71,7 +72,7 @@ def test_a_damaged_trace_is_said_on_standard_error_only(run: Run, trace_file: Pa
     path = tmp_path / "cut.json"
     text = trace_file.read_bytes()
     path.write_bytes(text[: len(text) // 2])  # GPU events stand behind
-    assert run("timeline", path)[0] == 1
+    assert run("report", path)[0] == 1
     code, out, err = run("modules", path, "-f", "csv")
     assert code == 0
     assert out.startswith("path,depth,")

@@ -87,7 +87,7 @@ def test_versions_of_an_id_that_was_used_again(run: Run) -> None:
 @pytest.mark.parametrize(("asked", "message"), [
     ("t93", "there is no tensor 93; near it there is s93, t92 or t90"),
     ("t999999", "there is no tensor 999999; near it there is t"),
-    ("99999999999999999999", "is no id of a tensor"),
+    ("99999999999999999999", "is not the id of a tensor"),
     ("9999999999999999999", "there is no tensor or storage 9999999999999999999; near it there is"),
     ("t56#9", "there is no t56#9; t56 has 2 versions"),
     ("x7", "'x7' is not the id of a tensor, such as 123, t123, s123 or t123#2"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import pickle
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from handmade import HOSTILE, small_trace, span
 from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import traces
+from memory_snapshots import SNAPSHOT
 from memory_traces import training
 from profiles import examples
 from typer.testing import CliRunner
@@ -33,6 +35,7 @@ from tracelens_graph.db.database import Database
 from tracelens_graph.db.image import Options
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.graph.core import Core
+from tracelens_graph.loading.fused import with_ranks_apart
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.nxview.trace_graph import TraceGraph
 from tracelens_graph.schema import Flag, Kind
@@ -174,6 +177,24 @@ def test_memory_comes_back(database: Database) -> None:
     pulled = database.pull_core("memory")
     assert_same_tables(core, pulled)
     assert memory_peak(pulled).columns["device"][0] == "cuda:0"
+
+
+def test_snapshots_of_memory_come_back(database: Database) -> None:
+    core = load_core(pickle.dumps(SNAPSHOT))
+    database.push(core)  # as all tests do that have it
+    assert_same_tables(core, database.pull_core(core.trace_id))
+
+
+@needs_corpus
+@pytest.mark.parametrize("file", ["nsys/mfu_2gpu_after.sqlite", "rocprofv3/rocprof_908_results.json.gz"])
+def test_reports_of_other_profilers_come_back(database: Database, file: str) -> None:
+    assert CORPUS is not None
+    path = with_ranks_apart([str(CORPUS / "external" / file)])[0]
+    core = load_core(path)
+    database.push(core, run=RUN, name=file)
+    pulled = database.pull_core(f"{RUN}/{file}")
+    assert_same(core, pulled)
+    assert_same_answers(core, pulled)
 
 
 @needs_corpus

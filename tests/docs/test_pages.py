@@ -37,9 +37,11 @@ BY_HAND = [page for page in PAGES if page.name not in GENERATED]
 TEXTS = [*PAGES, CHECKOUT / "CHANGELOG.md", *DOCS.glob("*.py"), *(CHECKOUT / "examples").glob("*.[pm][yd]")]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FORBIDDEN = re.compile(
-    r"\b(issues?|tickets?|sessions?|(?<!/)agents?|helpers?|workplace)\b|(?<!\w)/(work|root|home|tmp)/|\b(pypi|artifactory)\b.*://",
+    r"\b(issues?|tickets?|sessions?|helpers?|workplace)\b|(?<!\w)/(work|root|home|tmp)/|\b(pypi|artifactory)\b.*://"
+    r"|(?<!coding )(?<!HSA )(?<!/)\bagents?\b(?!\.md)",
     re.IGNORECASE,
 )
+"""Words of how the project is made. A coding agent reads answers, and an HSA agent is a device."""
 
 
 def prose(page: Path) -> str:
@@ -183,7 +185,17 @@ SECTIONS = dict(SECTION.findall((DOCS / "tables.md").read_text()))
 WAYS = {kind: re.compile(rf"^{kind}: `(.+?)`", re.MULTILINE) for kind in ("Command", "Python")}
 COMMANDS = {name: found[1] for name, text in SECTIONS.items() if (found := WAYS["Command"].search(text))}
 RANKS = job({rank: [collective(0, 9), collective(20, 9, "all_to_allv", elements=2, split=[1, 1])] for rank in (0, 1)})
+COMMANDS |= {
+    name: f"tracelens-graph ask {name} TRACE{' TRACE' * question.several}"
+    for name, question in tlg.QUESTIONS.items()
+    if name not in COMMANDS
+}
 CALLS = {name: found[1] for name, text in SECTIONS.items() if (found := WAYS["Python"].search(text))}
+CALLS |= {
+    name: f'tlg.QUESTIONS["{name}"]({"[g, g]" if question.several else "g"})'
+    for name, question in tlg.QUESTIONS.items()
+    if name not in CALLS
+}
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +235,8 @@ def linked(trace: Path) -> tlg.TraceGraph:
 def columns_of(section: str) -> set[str]:
     """Columns that a section explains, and those that it names as explained in another."""
     elsewhere = " ".join(re.findall(r"^(?:As in|Columns, as) .*", section, re.MULTILINE))
-    return {*re.findall(r"^\| `(.+?)` \|", section, re.MULTILINE), *re.findall("`(.+?)`", elsewhere)}
+    rows = " ".join(re.findall(r"^\| (`.+?`) \|", section, re.MULTILINE))
+    return {*re.findall("`(.+?)`", f"{rows} {elsewhere}")}
 
 
 MAY_BE_EMPTY = (

@@ -41,11 +41,13 @@ SOURCES = [
 
 def found(text: str, patterns: dict[str, str]) -> list[str]:
     """Each phrase of a text that a pattern fits, with its line and what to write instead."""
+    one_of = rf"(?<![\w`-])(?:{'|'.join(patterns)})(?![\w`])"
     return [
         f"{line.strip()[:160]}  [{match[0]}: {instead}]"
         for line in text.splitlines()
+        for match in re.finditer(one_of, line, re.IGNORECASE)
         for pattern, instead in patterns.items()
-        for match in re.finditer(rf"(?<![\w`-])(?:{pattern})(?![\w`])", line, re.IGNORECASE)
+        if re.fullmatch(pattern, match[0], re.IGNORECASE)
     ]
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 from handmade import span
+from memory_snapshots import SNAPSHOT
 from memory_traces import instant, training
 from same_tables import Ask, twins, with_queries
 
@@ -219,7 +221,12 @@ def trained() -> Core:
 
 test_both_say_the_same, test_both_say_the_same_of_real_traces = twins(
     ALLOCATIONS,
-    {"training": lambda: load_core(training()), "unseen": lambda: load_core(UNSEEN), "simulated": trained},
+    {
+        "training": lambda: load_core(training()),
+        "unseen": lambda: load_core(UNSEEN),
+        "simulated": trained,
+        "snapshot": lambda: load_core(pickle.dumps(SNAPSHOT)),
+    },
     also=[("simulated", name, {"step": 4}) for name in ALLOCATIONS],
     files=traces_named("tracelens/h100/bert-small", "tracelens/mi300/normalization-layers"),
     rows=1,

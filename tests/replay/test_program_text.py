@@ -103,7 +103,7 @@ def keys(source: str, *functions: str) -> set[str]:
 
 
 def test_results_of_all_programs_have_the_keys_of_the_short_ones() -> None:
-    short = re.findall(r"(\w+)=", mm().script().partition("result = dict(")[2].partition("signature=")[0])
+    short = re.findall(r"(?<![-\w])(\w+)=", mm().script().partition("result = dict(")[2].partition("signature=")[0])
     assert {"tbytes_per_s", "settings", "percent", "spread_us"} < set(short)
     assert set(short) - {"op"} <= keys(runner("full"), "measure_call")
     assert set(short) <= keys(runner("instruction"), "measured", "known_of")

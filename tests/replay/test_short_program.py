@@ -26,6 +26,7 @@ from tracelens_graph.replay.planned import Estimates, Plans, complete
 from tracelens_graph.replay.planning import plan_of
 from tracelens_graph.replay.program.report import parsed
 from tracelens_graph.replay.replay_plan import Argument, Fill, ReplayPlan, TensorValue, is_default
+from tracelens_graph.replay.results import read_results
 from tracelens_graph.replay.schemas import parse
 from tracelens_graph.replay.short_program import short_program
 from tracelens_graph.replay.signatures import charge_all, signatures
@@ -34,17 +35,29 @@ DENSE = {"mm", "addmm", "bmm", "baddbmm", "linear", "matmul", "conv2d", "convolu
 SPARSE = TensorValue((4, 4), "float32", layout="sparse_coo", fill=Fill("normal", {"entries": 3}))
 
 
+def making(source: str) -> ast.FunctionDef:
+    """The function of a program that makes its tensors and returns its call."""
+    return next(one for one in ast.parse(source).body if isinstance(one, ast.FunctionDef) and one.name == "made")
+
+
 def body(source: str, name: str = "call") -> str:
-    """The statements of a function."""
-    found = next(one for one in ast.parse(source).body if isinstance(one, ast.FunctionDef) and one.name == name)
-    return "\n".join(ast.unparse(one) for one in found.body)
+    """The statements of a function that a program makes."""
+    statements = making(source).body
+    for one in statements:
+        if isinstance(one, ast.FunctionDef) and one.name == name:
+            return "\n".join(ast.unparse(one) for one in one.body)
+    last = statements[-1]
+    assert isinstance(last, ast.Return)
+    assert isinstance(last.value, ast.Tuple)
+    assert isinstance(last.value.elts[1], ast.Lambda)
+    return f"return {ast.unparse(last.value.elts[1].body)}"
 
 
 def assigned(source: str) -> dict[str, str]:
-    """What stands behind the names of a program."""
+    """What stands behind the names of tensors of a program."""
     return {
         ast.unparse(one.targets[0]): ast.unparse(one.value)
-        for one in ast.parse(source).body
+        for one in making(source).body
         if isinstance(one, ast.Assign)
     }
 
@@ -107,10 +120,10 @@ randn = empty = mm = lambda *given, **named: Tensor()
 """Of PyTorch what a program of a product names: without tensors, and with such as it never looks into."""
 
 
-def run_mm(folder: Path, torch: str, words: list[str]) -> subprocess.CompletedProcess[str]:
+def run_mm(folder: Path, torch: str, words: list[str], **more: str) -> subprocess.CompletedProcess[str]:
     (folder / "torch.py").write_text(torch)
     (folder / "mm.py").write_text(mm().script())
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    environment = {**os.environ, "PYTHONPATH": str(folder), **more}
     command = [sys.executable, "mm.py", *words]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
@@ -139,6 +152,20 @@ def test_as_many_calls_are_measured_as_are_asked_for(iterations: int, tmp_path: 
     assert result["spread_us"][0] <= round(result["median_us"], 2) <= result["spread_us"][1]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no shell of Unix")
+def test_its_result_has_the_version_of_the_driver_and_the_clock(tmp_path: Path) -> None:
+    (tmp_path / "nvidia-smi").write_text(
+        '#!/bin/sh\n[ "$2" = "--format=csv,noheader" ] && echo "580.65.06, 1980 MHz"\n'
+    )
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    found = run_mm(tmp_path, MEASURING, ["--iterations", "2", "--json", "of.json"], PATH=path)
+    (result,) = read_results(tmp_path / "of.json")[0]
+    assert (found.stderr, result.driver, result.clock_mhz) == ("", "580.65.06, 1980 MHz", None)
+    result.device = "NVIDIA H100 80GB HBM3"
+    assert result.clock_mhz == 1980
+
+
 @pytest.mark.parametrize(("words", "named"), REFUSED)
 def test_programs_in_full_refuse_the_same(
     words: list[str], named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -157,7 +184,7 @@ def test_programs_in_full_refuse_the_same(
 
 def test_settings_are_made_and_written_into_the_result() -> None:
     source = replace(mm(), modes=("cuda.matmul.allow_tf32=True", "autocast bfloat16")).script()
-    assert "\ntorch.backends.cuda.matmul.allow_tf32 = True" in source
+    assert "\n    torch.backends.cuda.matmul.allow_tf32 = True" in source
     assert '"cuda.matmul.allow_tf32": torch.backends.cuda.matmul.allow_tf32, "autocast bfloat16": True' in source
     assert body(source).startswith(f"{AUTOCAST}\n    return torch.mm")
     assert "settings={}" in mm().script()
@@ -246,7 +273,7 @@ def test_tensors_in_one_memory() -> None:
 
 def test_modes_and_values_by_name() -> None:
     plan = replace(mm(), modes=("autocast bfloat16", "no_grad"))
-    assert f"{AUTOCAST}\n        with torch.no_grad():" in plan.script()
+    assert f"{AUTOCAST}\n            with torch.no_grad():" in plan.script()
     assert body(converted().script()).startswith(
         "return torch.ops.aten.to.dtype_layout(input, dtype=torch.float16, layout=torch.strided, device=device"
     )
@@ -284,7 +311,7 @@ KNOWN = {
     "us", "low", "median", "high", "result", "dict", "len", "statistics", "round", "print", "sys", "open", "json",
     "float", "os", "free", "complex", "shape", "memory_0", "memory_1", "memory_2", "memory_3", "memory_0_of_host",
     "memory_1_of_host", "memory_2_of_host", "memory_3_of_host", "devices", "kind", "n", "next", "d", "of",
-    "to",
+    "to", "made",
 }  # fmt: skip
 """Names of a program of a product of two arguments."""
 

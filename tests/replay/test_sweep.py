@@ -51,6 +51,66 @@ def test_one_size_changes_in_all_arguments_in_the_order_that_was_asked_for() -> 
         ("convolution_backward", GRADIENT, "input.0", ["grad_output.0"]),
         ("cat", [tensors((4, 8), (4, 2)), scalar("-1")], "tensors.0.0", ["tensors.1.0"]),
         ("cat", [tensors((4, 8), (4, 2)), scalar("1")], "tensors.0.1", []),
+        (
+            "layer_norm",
+            [tensor(2, 8, 16), listed("[16]"), tensor(16), tensor(16), scalar("1e-05"), scalar("True")],
+            "input.2",
+            ["normalized_shape.0", "weight.0", "bias.0"],
+        ),
+        (
+            "native_group_norm_backward",
+            [
+                tensor(2, 8, 4),
+                tensor(2, 8, 4),
+                tensor(2, 2),
+                tensor(2, 2),
+                tensor(8),
+                scalar("2"),
+                scalar("8"),
+                scalar("4"),
+                scalar("2"),
+                listed("[True, True, True]"),
+            ],
+            "input.1",
+            ["grad_out.1", "weight.0", "C"],
+        ),
+        (
+            "native_batch_norm_backward",
+            [
+                tensor(2, 8, 4),
+                tensor(2, 8, 4),
+                tensor(8),
+                tensor(8),
+                tensor(8),
+                tensor(8),
+                tensor(8),
+                scalar("True"),
+                scalar("1e-05"),
+                listed("[True, True, True]"),
+            ],
+            "grad_out.2",
+            ["input.2"],
+        ),
+        (
+            "_scaled_dot_product_efficient_attention_backward",
+            [
+                tensor(2, 4, 64, 16),
+                tensor(2, 4, 64, 16),
+                tensor(2, 4, 32, 16),
+                tensor(2, 4, 32, 16),
+                NOTHING,
+                tensor(2, 4, 64, 16),
+                tensor(2, 4, 64),
+                tensor(),
+                tensor(),
+                scalar("0.0"),
+                listed("[True, True, True, False]"),
+                scalar("False"),
+                NOTHING,
+            ],
+            "key.2",
+            ["value.2"],
+        ),
         ("stack", [tensors((4, 8), (4, 8)), scalar("0")], "tensors.1.1", ["tensors.0.1"]),
     ],
 )
@@ -61,7 +121,9 @@ def test_sizes_that_are_one_change_together(op: str, given: list[Any], place: st
     if not tied:
         assert _elsewhere(made, parameters, changed) == []
         return
-    with pytest.raises(AnalysisError, match=f"{', '.join(tied)} is the same size.*--sweep {place},{','.join(tied)}="):
+    with pytest.raises(
+        AnalysisError, match=f"{', '.join(tied)} (is|are) the same size.*--sweep {place},{','.join(tied)}="
+    ):
         _elsewhere(made, parameters, changed)
     together = _places(made, parameters, Sweep.parsed(f"{','.join([place, *tied])}=2"))
     assert _elsewhere(made, parameters, together) == []

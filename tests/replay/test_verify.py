@@ -351,8 +351,8 @@ def _folder(path: Path) -> None:
         (lambda path: path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n")), "not what is written for its plan"),
         (lambda path: path.write_text(path.read_text().replace("[10:]", "[11:]")), "not what is written"),
         (lambda path: path.write_bytes(b"\xff" * 9), "not what is written for its plan"),
-        (_pipe, "no file"),
-        (_folder, "no file|irectory"),
+        (_pipe, "not a file"),
+        (_folder, "not a file|irectory"),
     ],
 )
 def test_what_is_not_as_written_is_refused(change: Callable[[Path], None], why: str, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tracelens_graph.analyses.ops.ops import ops_summary, ops_summary_by_categor
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.reports.document import facts, report_json
+from tracelens_graph.reports.document import brief, document_json, facts, report_json, table_json
 from tracelens_graph.tables.table import Table
 
 FINDINGS = [
@@ -72,7 +72,7 @@ def test_facts_of_odd_metadata(properties: Any) -> None:
 
 def test_json(core: Core) -> None:
     report = parsed(report_json(FINDINGS, tables(core), facts(core.window(step=5), {"linked_only": True})))
-    assert list(report) == ["schema_version", "tool", "trace", "window", "options", "verdict", "tables"]
+    assert list(report) == ["schema_version", "tool", "verdict", "next", "trace", "window", "options", "tables"]
     assert report["schema_version"] == 1
     assert report["tool"] == {"name": "tracelens_graph", "version": tracelens_graph.__version__}
     assert report["trace"]["devices"] == ["GPU of tests"]
@@ -100,3 +100,35 @@ def test_json(core: Core) -> None:
 def test_json_of_nothing(core: Core) -> None:
     report = parsed(report_json([], {}, facts(core)))
     assert (report["window"], report["verdict"], report["tables"]) == (None, [], {})
+
+
+def many_rows(name: str, rows: int) -> Table:
+    return Table(name, {"name": [f"kernel {row} " + 40 * "x" for row in range(rows)], "n": np.arange(rows)})
+
+
+@pytest.mark.parametrize("rows", [5, 300, 3000])
+def test_a_table_keeps_the_first_rows_that_fit(rows: int) -> None:
+    text = table_json(many_rows("kernels", rows))
+    short, whole = parsed(brief(text, "--top 0")), parsed(text)
+    assert len(brief(text, "--top 0")) <= 20_000
+    assert short["rows"] == whole["rows"][: len(short["rows"])]
+    if rows == 5:
+        assert brief(text, "--top 0") == text
+    else:
+        assert short["cut_short"].endswith("--top 0 gives all")
+        assert short["rows_in_all"] == rows
+        assert len(brief(text, "--top 0")) > 15_000, "room is used"
+
+
+def test_a_document_keeps_what_sums_it_up_and_the_first_rows() -> None:
+    findings = [{"id": str(place), "text": 300 * "t"} for place in range(5)]
+    about = {"verdict": findings, "trace": {"source": "a"}, "much": [{"text": 100 * "m"} for _ in range(900)]}
+    tables = {name: many_rows(name, rows) for name, rows in (("first", 8), ("large", 900), ("last", 3))}
+    text = document_json(about, tables)
+    short = parsed(brief(text, "--all"))
+    assert len(brief(text, "--all")) <= 20_000 < len(text)
+    assert list(short) == ["schema_version", "tool", "cut_short", "verdict", "trace", "much", "tables"]
+    assert (short["verdict"], short["trace"]) == (findings, {"source": "a"})
+    assert 0 < len(short["much"]) < 900
+    assert [len(table["rows"]) for table in short["tables"].values()][::2] == [8, 3]
+    assert short["tables"]["large"]["rows_in_all"] == 900 > len(short["tables"]["large"]["rows"]) > 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,12 +19,15 @@ from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 from tracelens_graph.cypher import Query, library
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.graph.window import Window, narrow, window_of
 from tracelens_graph.registry import FIRST, HOMES, RENAMED, THEMES, Home, Renamed, current, schema_of
+from tracelens_graph.schema import Kind
 from tracelens_graph.tables.table import Column, Table, short_html
 from tracelens_graph.utils.suggest import hint
 from tracelens_graph.utils.texts import whole_number
@@ -53,10 +57,15 @@ class Parameter:
         """Its value from text, as a command line has it.
 
         Raises:
-            AnalysisError: the text is no such value.
+            AnalysisError: the text is no such value, or between slashes is no regular expression.
         """
         if text in ("", "null") and type(None) in self.types:
             return None
+        if re.Pattern in self.types and len(text) > 1 and text[0] == text[-1] == "/":
+            try:
+                return re.compile(text[1:-1])
+            except re.error as error:
+                raise AnalysisError(f"{self.name}: {text[1:-1]!r} is no regular expression: {error}") from None
         for kind in self.types:
             if kind is bool and text.lower() in ("true", "false"):
                 return text.lower() == "true"
@@ -97,7 +106,8 @@ class Parameter:
     @property
     def wanted(self) -> str:
         """What its value may be, in words."""
-        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", type(None): "null"}
+        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", type(None): "null",
+                 re.Pattern: "/an expression/"}  # fmt: skip
         kinds = [kind for kind in self.types if kind is not int or float not in self.types]
         return " or ".join(words.get(kind, str(kind)) for kind in kinds)
 
@@ -227,6 +237,8 @@ def _types(hint: Any) -> tuple[Any, ...]:
     """What a hint allows: plain types, and the words of a Literal."""
     if get_origin(hint) is Literal:
         return get_args(hint)
+    if get_origin(hint) is re.Pattern:
+        return (re.Pattern,)
     parts = get_args(hint)
     return tuple(one for part in parts for one in _types(part)) if parts else (hint,)
 
@@ -320,17 +332,16 @@ def _why_empty(question: str, traces: TraceSet, given: Mapping[str, Any]) -> str
         traces: what it was asked of.
         given: its parameters, as far as they were given.
     """
-    if question == "run_history":
-        return _no_history(traces, given)
     if question == "incomplete_traces":
         run = given.get("run")
         asked = [one for one in traces if run in (None, one.run)]
         return f"no file of {len(asked):,} was damaged" if asked else _no_run(traces, str(run))
-    return _NOTHING.get(question, "")
+    return _NOTHING.get(question) or _not_there(traces, given)
 
 
-def _no_history(traces: TraceSet, given: Mapping[str, Any]) -> str:
-    label, run, named = given.get("label"), given.get("run"), given.get("named")
+def _not_there(traces: TraceSet, given: Mapping[str, Any]) -> str:
+    """What of the parameters no trace has; empty where all is there."""
+    label, run, named, op = (given.get(name) for name in ("label", "run", "named", "op"))
     keys = sorted({text.partition("=")[0] for one in traces for text in one.labels})
     if label is not None and label not in keys:
         there = f"{hint(label, keys)}" if keys else "the traces have no labels"
@@ -339,7 +350,14 @@ def _no_history(traces: TraceSet, given: Mapping[str, Any]) -> str:
         return _no_run(traces, run)
     if named is not None and all(one.name != named for one in traces):
         return f"no trace is called {named!r}; {hint(named, dict.fromkeys(one.name for one in traces))}"
-    return "no trace meets all of these conditions"
+    if op is not None and op not in (ops := {name for one in traces for name in _ops_of(one.core)}):
+        return f"no op is called {op!r}; {hint(op, sorted(ops))}"
+    return ""
+
+
+def _ops_of(core: Core) -> Iterator[str]:
+    c = core.columns
+    return (core.names[code] for code in np.unique(c.name[c.kind == Kind.Op]).tolist())
 
 
 def _no_run(traces: TraceSet, run: str) -> str:

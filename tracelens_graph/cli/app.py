@@ -11,11 +11,11 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from glob import has_magic
 from importlib import import_module
 from itertools import islice
-from typing import Annotated, Any, ClassVar, Never
+from typing import Annotated, Any, ClassVar, NamedTuple, Never
 
 import typer
 from typer.core import TyperGroup
@@ -30,8 +30,8 @@ from tracelens_graph.utils.suggest import did_you_mean, hint
 
 PANELS = {
     "Start here": ("report", "tree", "modules", "roofline", "diff", "ranks", "cut", "ask"),
-    "More": ("info", "timeline", "attribution", "link", "replay", "cypher", "tensor", "split", "export", "save",
-             "model", "skill", "mcp", "db"),
+    "More": ("info", "explain", "link", "replay", "cypher", "tensor", "split", "export", "save", "model", "skill",
+             "mcp", "db"),
 }  # fmt: skip
 """The commands, as the help groups them."""
 
@@ -49,8 +49,7 @@ QUESTIONS = {
 }
 """What people want to know -> the command, for the end of the help."""
 
-_SHARED = {"info": "tables", "modules": "tables", "timeline": "tables", "attribution": "tables", "tensor": "tables",
-           "save": "export"}  # fmt: skip
+_SHARED = {"info": "tables", "modules": "tables", "tensor": "tables", "save": "export"}
 """Command -> its module, where several have one."""
 
 _GROUPS = {"db"}
@@ -70,6 +69,32 @@ _UsageError: type[Any] = typer.BadParameter.__mro__[1]
 
 _DEFAULT = "report"
 """The command that is meant where a trace stands in its place."""
+
+
+class Earlier(NamedTuple):
+    """What asks for a command of earlier versions now.
+
+    Attributes:
+        words: the words in place of its name.
+        options: its options -> the parameter of the question, with its value where the option had none.
+    """
+
+    words: Sequence[str]
+    options: Mapping[str, str] = {}
+
+    def now(self, words: Iterable[str]) -> list[str]:
+        """The words of today for those that stood behind its name."""
+        found, behind = [*self.words], iter(words)
+        for word in behind:
+            option, _, value = word.partition("=")
+            parameter = self.options.get(option)
+            if parameter is None:
+                found.append(word)
+            elif "=" in parameter:
+                found += ["--param", parameter]
+            else:
+                found += ["--param", f"{parameter}={value or next(behind, '')}"]
+        return found
 
 
 class _Commands(Mapping[str, Any]):
@@ -120,14 +145,14 @@ class Group(TyperGroup):
         homes: name -> `module:function` of commands that are imported when they are asked for.
         lenient: commands that read words that look like options themselves.
         anywhere: options of the group that may stand behind its commands, too -> whether they have a value.
-        earlier: what a command was called in earlier versions -> the words that ask for it now.
+        earlier: what a command was called in earlier versions -> what asks for it now.
         panels: what the help calls groups of commands -> the commands.
     """
 
     homes: ClassVar[Mapping[str, str]] = {}
     lenient: ClassVar[frozenset[str]] = frozenset()
     anywhere: ClassVar[Mapping[str, bool]] = {}
-    earlier: ClassVar[Mapping[str, Sequence[str]]] = {}
+    earlier: ClassVar[Mapping[str, Earlier]] = {}
     panels: ClassVar[Mapping[str, Sequence[str]]] = {}
 
     def __init__(self, **attributes: Any) -> None:
@@ -157,7 +182,8 @@ class Group(TyperGroup):
                 if not value or value[0].startswith("--"):
                     ctx.fail(f"option '{option}' requires an argument")
                 first += value
-        others[:1] = self.earlier.get(others[0], others[:1]) if others else []
+        if others and others[0] in self.earlier:
+            others = self.earlier[others[0]].now(others[1:])
         ctx.obj = others if ctx.obj is None else ctx.obj
         # Click reads options of a group only before the name of the command.
         return super().parse_args(ctx, first + others)
@@ -185,7 +211,14 @@ class Program(Group):
 
     homes: ClassVar[Mapping[str, str]] = HOMES
     lenient = frozenset({"model"})  # sizes were options of it
-    earlier: ClassVar[Mapping[str, Sequence[str]]] = {"compare": ("diff", "--by-name")}
+    earlier: ClassVar[Mapping[str, Earlier]] = {
+        "compare": Earlier(("diff", "--by-name")),
+        "timeline": Earlier(
+            ("ask", "gpu_timeline"),
+            {"--micro-idle": "micro_idle_us", "--linked-only": "linked_only=true", "--recompute": "by_recompute=true"},
+        ),
+        "attribution": Earlier(("ask", "attribution"), {"--level": "level", "--name": "name"}),
+    }
     panels: ClassVar[Mapping[str, Sequence[str]]] = PANELS
     anywhere: ClassVar[Mapping[str, bool]] = {
         "--debug": False,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tracelens_graph.cli import completing
 from tracelens_graph.cli.hints import Call
 from tracelens_graph.cli.options import (
     ExecutionTraceFile,
@@ -43,7 +44,12 @@ _RUN = "run"
 
 def ask(
     question: Annotated[
-        str | None, argument(metavar="QUESTION", help="Name of a question; without it, all are listed.")
+        str | None,
+        argument(
+            metavar="QUESTION",
+            autocompletion=completing.questions,
+            help="Name of a question; without it, all are listed.",
+        ),
     ] = None,
     traces: Annotated[
         list[str] | None, argument(metavar="TRACE...", help="The trace, or several: files, folders, patterns.")
@@ -165,8 +171,9 @@ def _of_one(question: Question, of: _Choice) -> tuple[Table, bool, Any, Any]:
     table = question(w, **of.parameters)
     if question.theme == "tensors":
         warn_of_unread_tensors(w.core)
-    to_open = Call(of.traces[0], of.window, of.extensions).to_open if w.core.framework.has_times else no_hints
-    return table, True, lambda shown: view(shown, w.core), to_open
+    call = Call(of.traces[0], of.window, of.extensions)
+    to_open = call.to_open if w.core.framework.has_times else no_hints
+    return call.completed(table), True, lambda shown: view(shown, w.core), to_open
 
 
 def _list(top: int | None, outputs: Outputs) -> None:

@@ -33,6 +33,8 @@ SUFFIXES = ("diff", "pct")
 
 _ROWS_FOR_PEOPLE = 10
 _ROWS_OF_ONE_TABLE = 30
+_ONE_LINE = 10_000
+"""Characters of a line that is not broken."""
 _STRUCTURE = ("ops_summary", "kernel_summary")
 _KEY_TABLES = ("gpu_timeline", "ops_summary_by_category", "ops_summary", "kernel_summary")
 _OF_PROGRAMS = ("work_summary", *_KEY_TABLES)
@@ -182,7 +184,12 @@ class ByName:
         """All tables for programs."""
         from tracelens_graph.reports.document import document_json
 
-        return document_json({}, self.tables)
+        about = {
+            "headline": [line.strip() for line in self.verdict(_ONE_LINE)],
+            "notes": [*self.notes],
+            "runs": list(self.runs),
+        }
+        return document_json(about, self.tables)
 
     def one_table(self, name: str, is_brief: bool) -> Table:
         """One table, joined; for people its main columns and the rows that differ."""

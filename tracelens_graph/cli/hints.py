@@ -26,14 +26,13 @@ _ENGINE = re.compile(r"(?:^|/)(?:vllm|sglang|atom)/")
 
 
 _OF_WINDOWS = {
-    "attribution",
     "diff",
+    "explain",
     "modules",
     "ranks",
     "replay",
     "report",
     "roofline",
-    "timeline",
     "tree",
     "ask",
 }
@@ -41,10 +40,10 @@ COMMANDS_WITH = {
     "--annotation": _OF_WINDOWS,
     "--extension": _OF_WINDOWS - {"ranks"},
     "--et": {"ask", "link", "replay", "report", "save", "tensor"},
-    "--arch": {"model", "ranks", "replay", "report", "roofline"},
+    "--arch": {"explain", "model", "ranks", "replay", "report", "roofline"},
 }
 """Commands that take an option which hints repeat; those with `--annotation` take all options of windows."""
-ASKED_OF_A_DEVICE = {"model_flops", "opportunities"}
+ASKED_OF_A_DEVICE = {"explain", "kernel_candidates", "model_flops", "opportunities"}
 """Questions that take a device as a parameter."""
 
 
@@ -155,6 +154,12 @@ class Call:
             if option[0] not in command.split():
                 words += option
         return shlex.join(words)
+
+    def completed(self, table: Table) -> Table:
+        """A table whose column `command`, if it has one, holds complete commands."""
+        if "command" not in table.columns:
+            return table
+        return replace(table, columns={**table.columns, "command": [self.complete(one) for one in table["command"]]})
 
     def without_folders(self) -> Call:
         """The same for what goes elsewhere: all that it names is named without the folders it is in.

@@ -7,22 +7,24 @@ a damaged trace does to a process ends with it.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
+from types import FrameType
 from typing import IO, TYPE_CHECKING, Annotated, Literal
 
 from tracelens_graph._version import __version__
 from tracelens_graph.cli.options import argument
-from tracelens_graph.errors import MissingExtraError, TraceError
+from tracelens_graph.errors import EndedBySignal, MissingExtraError, TraceError
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
 
-LONGEST = 16_000
-"""Bytes of an answer; about 4,000 tokens."""
+LONGEST = 20_000
+"""Bytes of an answer without its notes; about 5,000 tokens."""
 
 _LONGEST_NOTES = 2_000
 """Bytes of what a command says beside its answer, or of its error."""
@@ -61,8 +63,19 @@ def mcp(
 
     Example: tracelens-graph mcp traces/
     """
-    with TemporaryDirectory(prefix="tracelens_graph-mcp-") as scratch:
-        server_of(Traces(folders), Path(scratch)).run()
+    try:
+        with TemporaryDirectory(prefix="tracelens_graph-mcp-") as scratch:
+            server = server_of(Traces(folders), Path(scratch))
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # for which asyncio has one that waits
+                signal.signal(signal.SIGINT, _end)
+            server.run()
+    except EndedBySignal as ended:
+        # A thread still waits for standard input, and Python for the thread.
+        os._exit(128 + ended.args[0])
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise EndedBySignal(number)
 
 
 class Traces:
@@ -117,8 +130,8 @@ def _links_below(folder: Path) -> Iterator[Path]:
         yield from (path for name in (*folders, *files) if (path := Path(at, name)).is_symlink())
 
 
-def answer(words: Sequence[str], paths: Sequence[str], scratch: Path) -> str:
-    """What a command prints, and its notes behind it.
+def answer(words: Sequence[str], paths: Sequence[str], scratch: Path) -> list[str]:
+    """What a command prints, and then its notes, if it has any.
 
     Args:
         words: command and options; a value stands in the word of its option, so that no text is read as an option.
@@ -142,10 +155,9 @@ def answer(words: Sequence[str], paths: Sequence[str], scratch: Path) -> str:
         if done.returncode not in _DONE:
             raise TraceError(said + bounded(_read(out), _LONGEST_NOTES))
         text = _read(out)
-    most = LONGEST - len(said.encode())
-    if "--format=json" in words and len(text) > most:
-        raise TraceError(f"the answer has {len(text):,} bytes, and {most:,} are the most: ask for less, or for text")
-    return bounded(text, most) + (f"notes\n{said}" if said else "")
+    if "--format=json" in words and len(text) > LONGEST:
+        raise TraceError(f"the answer has {len(text):,} bytes, and {LONGEST:,} are the most: ask for less, or for text")
+    return [bounded(text, LONGEST), *([f"notes\n{said}"] if said else [])]
 
 
 def _read(file: IO[bytes]) -> bytes:
@@ -176,7 +188,7 @@ def server_of(within: Traces, scratch: Path) -> MCPServer:
     except ImportError:
         raise MissingExtraError("mcp", "mcp") from None
 
-    def run(words: Sequence[str], named: Sequence[str], before: str = "", behind: str = "") -> str:
+    def run(words: Sequence[str], named: Sequence[str], before: str = "", behind: str = "") -> list[str]:
         if files := [word for word in words if word.lower().endswith(_FILES)]:
             raise ToolError(f"{files[0][-200:]}: no file is read but a trace")
         try:
@@ -185,37 +197,39 @@ def server_of(within: Traces, scratch: Path) -> MCPServer:
         except TraceError as error:
             raise ToolError(str(error)) from None
 
-    def load(trace: str = "") -> str:
+    def load(trace: str = "") -> list[str]:
         """What a trace holds and what was not recorded; without a trace, the files that can be asked."""
-        return run(["info"], [trace]) if trace else bounded(within.listed().encode(), LONGEST)
+        return run(["info"], [trace]) if trace else [bounded(within.listed().encode(), LONGEST)]
 
     def report(
         traces: list[str],
         arch: str = "",
+        explain: str = "",
         part: Part | None = None,
         format: Form = "table",
-    ) -> str:
+    ) -> list[str]:
         """Where the GPU's time went, why it was idle, and what to try: one screen, findings with uids as evidence.
 
         Several traces, or a folder, are the ranks of a job. arch names the device for the roofline, such as mi300x or
-        h100-sxm, where the trace describes none.
+        h100-sxm, where the trace describes none. With explain, what is behind the finding or opportunity of an id, such
+        as kernels@compute.gemm, in one trace; "?" lists the ids.
         """
-        return run(["report", *_options(arch=arch), *_parts(part), f"--format={format}"], traces)
+        words = ["explain" if explain else "report", *_options(arch=arch, format=format), *_parts(part)]
+        return run(words, traces, behind=explain.strip("?"))
 
     def ask(
         question: str = "",
         traces: list[str] | None = None,
-        top: int = 20,
+        top: int | None = None,
         parameters: dict[str, str] | None = None,
         part: Part | None = None,
         format: Form = "table",
-    ) -> str:
+    ) -> list[str]:
         """A table that answers a question by name: idle_causes, opportunities, ops_summary, kernel_summary,
         memory_peak, rank_balance and so on. Without a question all are listed; without traces, the parameters of one.
         """
         words = [f"--param={name}={value}" for name, value in (parameters or {}).items()]
-        words += [*_parts(part), f"--top={top}", f"--format={format}"]
-        return run(["ask", *words], traces or [], question)
+        return run(["ask", *words, *_parts(part), *_options(top=top, format=format)], traces or [], question)
 
     def tree(
         trace: str,
@@ -225,7 +239,7 @@ def server_of(within: Traces, scratch: Path) -> MCPServer:
         depth: int = 6,
         lines: int = 80,
         part: Part | None = None,
-    ) -> str:
+    ) -> list[str]:
         """The calls below an event (uid), or below all of a name, with GPU times; with up, what calls them.
 
         name is exact, or a regular expression between slashes, which makes it a search.
@@ -233,16 +247,16 @@ def server_of(within: Traces, scratch: Path) -> MCPServer:
         words = [*_options(name=name, uid=uid, max_lines=lines), *_parts(part), "--uids"]
         return run(["tree", *words, *(["--up"] if up else ["--gpu-time", f"--depth={depth}"])], [trace])
 
-    def compare(before: str, after: str, format: Form = "table") -> str:
+    def compare(before: str, after: str, format: Form = "table") -> list[str]:
         """What changed between two runs (traces, or folders of ranks), where, and why."""
         return run(["diff", f"--format={format}"], [before, after])
 
-    def cypher(traces: list[str], statement: str, top: int = 50, format: Form = "table") -> str:
+    def cypher(traces: list[str], statement: str, top: int | None = None, format: Form = "table") -> list[str]:
         """Answer a statement in Cypher, read only, on nodes such as (:Op), (:Kernel {name, dur_ns, uid}), (:Module) and
         edges CALLS, LAUNCHES: MATCH (k:Kernel) RETURN k.short_name, sum(k.dur_ns) AS ns ORDER BY ns DESC.
         """
         not_a_file = f"{statement}\n"
-        return run(["cypher", f"--top={top}", f"--format={format}"], traces, behind=not_a_file)
+        return run(["cypher", *_options(top=top, format=format)], traces, behind=not_a_file)
 
     server = MCPServer("tracelens-graph", instructions=_INSTRUCTIONS, version=__version__, log_level="WARNING")
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tracelens_graph.cli import completing
 from tracelens_graph.utils.texts import whole_number
 
 if TYPE_CHECKING:
@@ -162,6 +163,7 @@ Arch = Annotated[
     str | None,
     typer.Option(
         metavar="NAME|FILE|auto",
+        autocompletion=completing.devices,
         show_default="auto",
         help="Device for the roofline: a name such as h100-sxm, a file, or auto for that of the trace.",
     ),
@@ -180,13 +182,23 @@ Name = Annotated[
         metavar="NAME|/REGEX/", help="Only this name; between slashes, names in which the regular expression is found."
     ),
 ]
-TableNames = Annotated[list[str] | None, option("--table", metavar="NAME", help="Only this table; may be given again.")]
-TableName = Annotated[str | None, option(metavar="NAME", help="Only this table.")]
+TableNames = Annotated[
+    list[str] | None,
+    option("--table", metavar="NAME", autocompletion=completing.tables, help="Only this table; may be given again."),
+]
+TableName = Annotated[str | None, option(metavar="NAME", autocompletion=completing.tables, help="Only this table.")]
 Top = Annotated[
     int | None, option(metavar="N", min=0, help="Rows of a table; 0 for all. Default: few for people, else all.")
 ]
 Parameters = Annotated[
-    list[str] | None, option("--param", "-p", metavar="NAME=VALUE", help="A parameter; may be given again.")
+    list[str] | None,
+    option(
+        "--param",
+        "-p",
+        metavar="NAME=VALUE",
+        autocompletion=completing.parameters,
+        help="A parameter; may be given again.",
+    ),
 ]
 FailIf = Annotated[
     list[str] | None,

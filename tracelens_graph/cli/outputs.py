@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial, wraps
 from glob import glob, has_magic
@@ -71,11 +71,13 @@ class Outputs:
         format: what goes to standard output where no file is named; empty for the screen.
         files: files and their formats.
         folder: the folder of all tables.
+        way_to_all: the option that gives all of JSON that is too long for standard output; empty where it was given.
     """
 
     format: str = ""
     files: tuple[tuple[Path, str], ...] = ()
     folder: Path | None = None
+    way_to_all: str = "-o FILE.json"
 
     @property
     def to_files(self) -> bool:
@@ -125,7 +127,12 @@ class Outputs:
         for path, name in self.files:
             self.write_file(path, _made(forms, name, answer))
         if self.format and not self.files:
-            _print(_made(forms, self.format, answer))
+            content = _made(forms, self.format, answer)
+            if self.format == "json" and isinstance(content, str) and self.way_to_all:
+                from tracelens_graph.reports.document import brief
+
+                content = brief(content, self.way_to_all)
+            _print(content)
 
     def write_file(self, path: Path, content: Content) -> None:
         """Write a file, packed if its name says so, and say so."""
@@ -353,6 +360,8 @@ def prepared(command: Callable[..., None]) -> Callable[..., None]:
         protection = Protection(tuple(path for p in inputs for path in _named(p, given[p.name])), ANYWHERE.get().force)
         for name, group in groups.items():
             given[name] = group.value({q.name: given.pop(q.name) for q in options[name]})
+            if isinstance(given[name], Outputs):
+                given[name] = replace(given[name], way_to_all=_way_to_all(given))
         outputs = next((one for one in given.values() if isinstance(one, Outputs)), Outputs())
         to_folders = {given[name]: mark.is_new for name, mark in folders.items() if given[name] is not None}
         _check(protection, outputs, to_folders)
@@ -362,6 +371,15 @@ def prepared(command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(spread)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in spread}
     return run
+
+
+def _way_to_all(given: Mapping[str, Any]) -> str:
+    """The option of a command that gives all of its answer; empty where one was given."""
+    ways = {"everything": "--all", "top": "--top 0"}
+    is_given = given.get("everything") or given.get("top") is not None
+    if is_given or any(one.startswith("top=") for one in given.get("param") or ()):
+        return ""
+    return next((way for name, way in ways.items() if name in given), Outputs.way_to_all)
 
 
 def _mark(parameter: inspect.Parameter, kind: type[Any]) -> Any:

@@ -207,13 +207,13 @@ class _Path:
         Of one trace: faster kernels, and less time in a function of the host, of those with most of the path. Large
         jobs are not replayed, and have the repair suggested.
         """
-        from tracelens_graph.analyses.ranks.job import MOST_EVENTS
+        from tracelens_graph.analyses.stragglers.late_causes import are_few
 
         traces, late = self.job.traces, self.path.ranks()
         if not len(late):
             return
         place = next(at for at, one in enumerate(traces) if one.name == late["trace"][0])
-        if sum(one.info.events for one in traces) > MOST_EVENTS:
+        if not are_few(traces):
             yield from [f"repair={called(traces, place)}"] if len(traces) > 1 else []
             return
         if self._saves(collectives=2):

@@ -27,7 +27,7 @@ from tracelens_graph.cli.shown import TABLE
 from tracelens_graph.cli.windows import Window
 from tracelens_graph.utils.suggest import hint
 
-_TABLES = ("replay_signatures", "replay_coverage")
+TABLES = ("replay_signatures", "replay_coverage")
 _OF_RESULTS = ("replay_devices", "replay_results")
 
 
@@ -173,7 +173,7 @@ def replay(
         raise typer.BadParameter(
             f"--sweep: give it once, not {len(sweep)} times; sizes of several positions change alike"
         )
-    tables = _OF_RESULTS if compare else _TABLES
+    tables = _OF_RESULTS if compare else TABLES
     if table is not None and table not in tables:
         raise typer.BadParameter(f"--table: there is no table {table!r}; {hint(table, tables)}")
     if len(given) > 1 and not (compare or verify):

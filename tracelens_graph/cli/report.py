@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tracelens_graph.cli import completing
 from tracelens_graph.cli.options import (
     ANYWHERE,
     NO_ARCH,
@@ -134,7 +135,12 @@ def report(
     extension: Extensions = None,
     top: Top = None,
     sort: Annotated[
-        str | None, option(metavar="COLUMN", help="Print tables, those with this column sorted by it.")
+        str | None,
+        option(
+            metavar="COLUMN",
+            autocompletion=completing.columns,
+            help="Print tables, those with this column sorted by it.",
+        ),
     ] = None,
     everything: Annotated[bool, option("--all", help="Print all tables, not the first screen.")] = False,
     table: TableNames = None,

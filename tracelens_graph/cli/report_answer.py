@@ -351,10 +351,13 @@ class Report(Answer):
 
     def json(self) -> str:
         """The report for programs."""
+        from tracelens_graph.analyses.diagnosis.account import time_spent
+        from tracelens_graph.analyses.opportunities.opportunities import opportunities
         from tracelens_graph.reports.document import report_json
 
         findings = [replace(one, ask_next=self._call.complete(one.ask_next)) for one in self.findings]
-        return report_json(findings, self.chosen, self.about)
+        others = [time_spent(self.w), opportunities(self.w, self._every.options.arch)]
+        return report_json(findings, self.chosen, self.about, others)
 
     def comment(self) -> str:
         """The report as a comment on GitHub."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tracelens_graph.tables.table import Table
 
 _ROWS_FOR_PEOPLE = 10
-_TABLES = ("roofline_summary", "below_roof", "unmodelled")
+TABLES = ("roofline_summary", "below_roof", "unmodelled")
 
 
 def roofline(
@@ -59,7 +59,7 @@ def roofline(
     Example: tracelens-graph roofline trace.json.gz --arch h100-sxm --step 3 --table below_roof --format csv
     """
     if table is not None:
-        check_name("--table", table, _TABLES)
+        check_name("--table", table, TABLES)
         outputs.check(TABLE, "a table")
     refuse((arch == NO_ARCH, "--arch: a roofline needs a device"))
     device, added = architecture_named(arch), extension_of(extension)
@@ -129,7 +129,7 @@ class _Roofline:
         """The page for a browser."""
         from tracelens_graph.reports.html.report import roofline_page
 
-        tables = {name: self.table(name) for name in _TABLES}
+        tables = {name: self.table(name) for name in TABLES}
         return roofline_page(self.part, self.ops, tables, self.device, file_name(self.part.core.info.source))
 
     def picture(self, form: str) -> bytes:

@@ -1,8 +1,7 @@
-"""Commands that show a table of one trace: `timeline`, `attribution`, `modules`, `tensor`, `info`."""
+"""Commands that show tables of one trace: `modules`, `tensor`, `info`."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -14,102 +13,25 @@ from tracelens_graph.cli.options import (
     ExecutionTraceFile,
     Extensions,
     LinkedOnly,
-    MicroIdle,
-    Name,
-    Recompute,
-    Top,
+    TableName,
     Trace,
     argument,
-    name_wanted,
+    check_name,
     option,
 )
 from tracelens_graph.cli.outputs import Forms, Outputs, Writes
-from tracelens_graph.cli.shown import TABLE, Shown, print_lines, print_table, print_wrapped, put, screen
+from tracelens_graph.cli.shown import TABLE, Shown, book, print_lines, print_table, print_wrapped, put, screen
 from tracelens_graph.cli.traces import extension_of, load, warn_of_unread_tensors
 from tracelens_graph.cli.windows import Window
-from tracelens_graph.utils.suggest import hint
 
 if TYPE_CHECKING:
     from tracelens_graph.tables.table import Table
 
-_ROWS_FOR_PEOPLE = 30
 _LONGEST = 300
 """Columns of a fact; names in a file can be of any length."""
 
 OneTable = Annotated[Outputs, Writes(*TABLE)]
 """The outputs of a command that shows one table."""
-
-
-def timeline(
-    trace: Trace,
-    *,
-    linked_only: LinkedOnly = False,
-    micro_idle: MicroIdle = None,
-    recompute: Recompute = False,
-    extension: Extensions = None,
-    outputs: OneTable,
-    window: Window,
-) -> None:
-    """Show how long the GPU computed, communicated, copied and stood idle.
-
-    Overlapping work counts once: computation, communication and copies that nothing hides, and idle time add up
-    to the total.
-
-    Example: tracelens-graph timeline trace.json.gz --micro-idle 10
-    """
-    added = extension_of(extension)
-    core = load(trace, wants_gpu=True)
-    from tracelens_graph.analyses.timeline.timeline import gpu_timeline
-
-    part = window.of(core, added)
-    table = gpu_timeline(part, linked_only=linked_only, micro_idle_us=micro_idle, by_recompute=recompute)
-    print_table(Shown(table), outputs)
-
-
-class Level(StrEnum):
-    """What GPU time is charged to."""
-
-    module = "module"
-    root_op = "root_op"
-    op = "op"
-    launcher = "launcher"
-    runtime = "runtime"
-    kernel = "kernel"
-
-
-def attribution(
-    trace: Trace,
-    *,
-    level: Annotated[
-        Level,
-        typer.Option(
-            help="nn.Modules; ops under no other op; all ops; ops that launch; runtime calls; kernels and copies."
-        ),
-    ] = Level.op,
-    name: Name = None,
-    top: Top = None,
-    extension: Extensions = None,
-    outputs: OneTable,
-    window: Window,
-) -> None:
-    """Charge GPU time to modules, ops, launches or kernels, by name.
-
-    Inclusive time is that of all GPU work below the nodes of a name; exclusive time is charged to them directly.
-    Sums add up; busy time counts overlapping work once.
-
-    Example: tracelens-graph attribution trace.json.gz --level op --name aten::linear
-    """
-    wanted, added = name_wanted(name), extension_of(extension)
-    core = load(trace, wants_gpu=True)
-    from tracelens_graph.analyses.places import attribution as analysis
-
-    w = window.of(core, added)
-    table = analysis.attribution(w, level=level.value, name=wanted)
-    if name is not None and not len(table):
-        there = [str(one) for one in analysis.attribution(w, level=level.value)["name"]]
-        table.notes = [*table.notes, f"nothing with GPU time has name {name!r}; {hint(name, there)}"]
-    call = Call(trace, window, extension or [])
-    print_table(Shown(table, top, _ROWS_FOR_PEOPLE, hints=call.to_open), outputs)
 
 
 class By(StrEnum):
@@ -193,18 +115,30 @@ def tensor(
     print_table(Shown(tensor_life(core, things[0]) if len(things) == 1 else versions(core, things)), outputs)
 
 
-def info(trace: Trace, *, outputs: Annotated[Outputs, Writes("json", screen="text")]) -> None:
+def info(
+    trace: Trace,
+    *,
+    table: TableName = None,
+    outputs: Annotated[Outputs, Writes("json", "md", "xlsx", "csv", screen="text")],
+) -> None:
     """Show what a trace holds, what is odd about it, and what was not recorded.
 
     The first command to run on a trace: it says which questions the trace can answer, and which recording option
     would answer more.
 
     Example: tracelens-graph info trace.json.gz
+
+    Example: tracelens-graph info trace.json.gz --table recording -f csv
     """
+    outputs.check(_INVENTORY if table is None else TABLE, "all of it (--table NAME chooses a table)")
     core = load(trace, needs_times=False)
     from tracelens_graph.analyses.report.inventory import inventory
 
     tables = inventory(core)
+    if table is not None:
+        check_name("--table", table, tables)
+        print_table(Shown(tables[table]), outputs)
+        return
     if outputs.to_screen:
         for block in _blocks(tables):
             put(block)
@@ -212,14 +146,20 @@ def info(trace: Trace, *, outputs: Annotated[Outputs, Writes("json", screen="tex
 
 
 def _inventory_json(tables: Mapping[str, Table]) -> str:
-    from tracelens_graph.reports.document import table_object
+    from tracelens_graph.reports.document import document, table_object
 
     objects = {name: table_object(table)["rows"] for name, table in tables.items()}
     objects["trace"] = {row["what"]: row["value"] for row in objects["trace"]}
-    return json.dumps(objects, indent=2) + "\n"
+    return document(objects)
 
 
-_INVENTORY: Forms = {"json": _inventory_json}
+def _inventory_markdown(tables: Mapping[str, Table]) -> str:
+    from tracelens_graph.reports.markdown import table_markdown
+
+    return "\n".join(map(table_markdown, tables.values()))
+
+
+_INVENTORY: Forms = {"json": _inventory_json, "md": _inventory_markdown, "xlsx": book(lambda tables: tables)}
 
 
 def _blocks(tables: Mapping[str, Table]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tracelens_graph.cli.options import Extensions, Name, Trace, name_wanted, option, refuse, to_uid
-from tracelens_graph.cli.shown import print_lines, screen
+from tracelens_graph.cli.outputs import Outputs, Writes
+from tracelens_graph.cli.shown import TABLE, Shown, print_lines, screen
 from tracelens_graph.cli.traces import extension_of, load, say
 from tracelens_graph.cli.windows import Window
 from tracelens_graph.utils.suggest import did_you_mean
@@ -81,6 +83,7 @@ def tree(
         ),
     ] = None,
     extension: Extensions = None,
+    outputs: Annotated[Outputs, Writes(*TABLE, screen="text")],
     window: Window,
 ) -> None:
     """Draw call trees: the whole trace, what is below some nodes, or what is above them.
@@ -95,6 +98,10 @@ def tree(
     wanted = {key: value for key, value in wanted.items() if value is not None}
     if up and uid is None and not wanted:
         raise typer.BadParameter("--up needs nodes to start from: --uid, --name, --ext-id, --pid or --tid")
+    refuse(
+        (not outputs.to_screen and (gpu_time or host_time or uids or labels is not LabelStyle.short),
+         "--gpu-time, --host-time, --uids and --labels are for the drawing: tables have times and uids"),
+    )  # fmt: skip
     refuse((host_time and gpu_time, "--host-time and --gpu-time are two measures: give one of them"))
     kinds, added = _kinds(kind or (["host"] if host_time else None)), extension_of(extension)
     position = None if uid is None else to_uid(uid, "--uid")
@@ -126,6 +133,11 @@ def tree(
     else:
         choice = tree_text.Choice(None if drawn.all() else drawn, prune, depth)
     places = _places(core, rows, up, choice)
+    if not outputs.to_screen:
+        every = (row for row, _ in places if row >= 0)
+        table = tree_text.drawn_nodes(core, list(islice(every, max_lines) if max_lines else every))
+        outputs.write(Shown(replace(table, title=w.titled(table.title))), TABLE)
+        return
     if labels is LabelStyle.short:
         category = tree_text.short_category(core)
     else:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from tracelens_graph.cli import completing
 from tracelens_graph.cli.options import Group, as_written, name_wanted, option, to_ns
 from tracelens_graph.utils.texts import whole_number
 
@@ -135,6 +136,7 @@ def _chosen(
         str | None,
         option(
             metavar="UID|NAME",
+            autocompletion=completing.modules,
             help="Only what is below this node, or nodes: modules, by instance, class or path, ops, frames; /.../: an "
             "expression.",
         ),

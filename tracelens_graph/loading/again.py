@@ -46,7 +46,7 @@ class Again:
         asked = {file: _Asked(*self.done[file], question, one) for file, one in given.items()}
         if sum(one.written_bytes for one in asked.values()) <= AGAIN_BYTES:
             here = {file: one for file, one in asked.items() if one.done.written is not None}
-            yield from ((file, one.answered(partial(self.graph, file))) for file, one in here.items())
+            yield from ((file, question(Reader(partial(self.graph, file)), one.given)) for file, one in here.items())
             asked = {file: one for file, one in asked.items() if file not in here}
         if self._scheduler is not None:
             orders = {file: replace(one, order=abroad(one.order)) for file, one in asked.items()}
@@ -109,15 +109,11 @@ class _Asked:
         """Size of the graph where it was written."""
         return os.path.getsize(self.done.written) if isinstance(self.done.written, Path) else 0
 
-    def answered(self, read: Callable[[], Core]) -> Any:
-        """What the graph answers."""
-        return self.question(_KeptReader(self.order, read), self.given)
-
 
 def _answer(asked: _Asked) -> Any:
     """What a graph answers, or why it cannot be read."""
     try:
-        return asked.answered(partial(_read, asked.done, asked.order, 1))
+        return asked.question(_KeptReader(asked.order, partial(_read, asked.done, asked.order, 1)), asked.given)
     except TraceError as error:
         return error
 

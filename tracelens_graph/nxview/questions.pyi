@@ -144,8 +144,14 @@ class OfTrace:
     def opportunities(self, arch: Architecture | str | None = None, *, top: int = 0) -> Table:
         """Where time could be won, by every rule of `rules.RULES`, the most first."""
 
+    def kernel_candidates(self, arch: Architecture | str | None = None, top: int = 20) -> Table:
+        """Operations and their arguments, with the kernel, the place in the program and the command that replays them."""
+
     def kernel_sequences(self, contains: str = '', min_kernels: int = 2, *, top: int = 0) -> Table:
         """Sequences of GPU events below calls of ops and modules, those with most GPU time first."""
+
+    def explain(self, id: str | None = None, arch: Architecture | str | None = None, *, top: int = 0) -> Table:
+        """What is behind a finding of the verdict, or an opportunity."""
 
     def attribution(self, level: str = 'op', name: str | re.Pattern[str] | None = None, *, top: int = 0) -> Table:
         """GPU time per name at one level of the graph."""

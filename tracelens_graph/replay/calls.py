@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ import numpy as np
 from tracelens_graph.errors import CannotReplay, NotAValueError
 from tracelens_graph.execution.link import link_of
 from tracelens_graph.execution.sides import Argument as Observed
-from tracelens_graph.perf.arguments import in_brackets, recorded_text
+from tracelens_graph.perf.arguments import in_brackets, recorded_list, recorded_text
 from tracelens_graph.perf.scalar_types import FLOATING, torch_dtype
 from tracelens_graph.replay.replay_plan import Recorded
 from tracelens_graph.schema import Kind
@@ -239,18 +238,10 @@ def recorded_at(core: Core, row: int) -> Recorded:
 @lru_cache(maxsize=20_000)
 def decoded(dims: str, types: str, strides: str, values: str) -> Recorded:
     """An argument set from its JSON texts."""
-    entries = [_entries(text) for text in (dims, types, strides, values)]
+    entries = [recorded_list(text) for text in (dims, types, strides, values)]
     types_ = tuple(one if isinstance(one, str) else "" for one in entries[1])
     values_ = tuple(in_brackets(recorded_text(one)) for one in entries[3])
     return Recorded(_frozen(entries[0]), types_, _frozen(entries[2]), values_)
-
-
-def _entries(text: str) -> list[Any]:
-    try:
-        found = json.loads(text) if text else []
-    except (ValueError, RecursionError):
-        return []
-    return found if isinstance(found, list) else []
 
 
 def _frozen(value: Any) -> Any:

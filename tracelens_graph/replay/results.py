@@ -62,7 +62,7 @@ class Result(msgspec.Struct):
     def clock_mhz(self) -> float | None:
         """Clock of the device's processors right behind the measurement."""
         found = re.search(r", (\d+(?:\.\d+)?) MHz$", self.driver)
-        return float(found[1]) if found else None
+        return float(found[1]) if found and self.device != "cpu" else None
 
     @property
     def unusual(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import keyword
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
+from textwrap import indent
 
 from tracelens_graph._version import __version__
 from tracelens_graph.errors import NoShortProgramError
@@ -53,18 +54,23 @@ _DRAWN = frozenset((
 """Dtypes that torch draws numbers of; others are converted to."""
 _OWN_NAMES = frozenset((
     "add", "argparse", "asked", "before", "begin", "cache", "call", "calls", "device", "devices", "end", "events",
-    "free", "gpu", "high", "json", "low", "median", "memory", "options", "os", "ready", "result", "results", "seed",
-    "statistics", "sys", "timeit", "torch", "us",
+    "free", "gpu", "high", "json", "low", "made", "median", "memory", "options", "os", "ready", "result", "results",
+    "seed", "statistics", "sys", "timeit", "torch", "us",
 ))  # fmt: skip
 """Names of the program itself."""
 
-_DRIVER = "cat /sys/module/nvidia/version /sys/module/amdgpu/version 2>/dev/null"
-"""What gives the version of a device's driver."""
+_DRIVER = (
+    "driver=os.popen(", '"(nvidia-smi " ', '"--query-gpu=driver_version,clocks.sm --format=csv,noheader || " ',
+    '"cat /sys/module/amdgpu/version) 2>&-")', ".readline().strip()",
+)  # fmt: skip
+"""What gives the version of a device's driver and, as far as something shows it, the clock: `580.65.06, 1980 MHz`."""
 _LARGE = 1 << 28
 """Bytes of tensors from which on a program looks whether they fit before it makes them."""
 
 _TEMPLATE = '''"""{heading}"""
 import argparse, json, os, statistics, sys, timeit, torch
+def made(device):
+{made}
 add, seed = (options := argparse.ArgumentParser(description=__doc__)).add_argument, torch.manual_seed(0)
 devices = [f"{{kind}}:{{n}}" for kind in ("cuda", "xpu") for n in range(getattr(torch, kind).device_count())] + ["cpu"]
 add("--device", default=devices[0], choices=devices, type=lambda of: of + ":0" * (of + ":0" in devices))
@@ -72,10 +78,7 @@ add("--json", nargs="?", const=False, type=lambda to: to if os.access(os.path.di
     else options.error(f"--json: no file can be written as {{to}}")), add("--flush-l2", action="store_true")
 {options}add("--iterations", type=lambda n: int(n) if int(n) > 0 else options.error("--iterations: 1 or more wanted"))
 device, gpu = (asked := options.parse_args()).device, getattr(torch, asked.device.partition(":")[0])
-{imports}{settings}{tensors}
-
-def call():
-{call}
+{imports}ready, call = made(device)
 if __name__ == "__main__":
     calls = 10 + (asked.iterations or (10 if device == "cpu" else 100))  # the first ten warm up
     us = [1e6 * seconds for seconds in timeit.repeat(call, ready, number=1, repeat=calls * (device == "cpu"))]
@@ -114,16 +117,14 @@ class _Program:
 
     def text(self) -> str:
         arguments = {one.name: self._argument(one) for one in self._plan.arguments}
-        call = "\n".join(self._call(arguments))
+        call = list(self._call(arguments))
         self._ready(arguments)
         imports = self._library or "".join(f"import {module}\n" for module in self._plan.imports)
         return _TEMPLATE.format(
             heading=self._heading(),
             options='add("--reference", action="store_true")\n' * ("--reference" in imports),
             imports=imports,
-            settings="".join(self._settings()),
-            tensors="\n".join(self._lines),
-            call=call,
+            made=indent("\n".join([*self._settings(), *self._lines, *call]), "    "),
             result=self._result(),
             rates=self._rates(),
         )
@@ -139,21 +140,23 @@ class _Program:
         """What is set before tensors are made, and that these fit if they are large."""
         for mode in self._plan.modes:
             if "=" in mode:
-                yield f"torch.backends.{mode.replace('=', ' = ')}  # as traced\n"
+                yield f"torch.backends.{mode.replace('=', ' = ')}  # as traced"
         written = [one for one in self._plan.arguments if one.name in self._plan.restored]
         if (needed := self._plan.bytes + sum(one.bytes for of in written for one in tensors(of.value))) >= _LARGE:
             yield (
                 'free = gpu.mem_get_info(device)[0] if device != "cpu" else os.sysconf("SC_PHYS_PAGES") * '
-                'os.sysconf("SC_PAGE_SIZE")\n'
+                'os.sysconf("SC_PAGE_SIZE")'
+            )
+            yield (
                 f'free < {needed} and sys.exit(f"its tensors need {needed / 1e9:,.1f} GB, and {{device}} has '
-                '{free / 1e9:,.1f} GB free")\n'
+                '{free / 1e9:,.1f} GB free")'
             )
 
     # --- the call ----------------------------------------------------------------------------------------------------
 
     def _call(self, arguments: dict[str, list[str]]) -> Iterator[str]:
-        """The body of the function."""
-        plan, indent = self._plan, "    "
+        """What returns the call: a function of no arguments, of several lines where PyTorch is to be in some mode."""
+        plan = self._plan
         positional, keywords = plan.given
         name = f"{plan.op.removeprefix('aten::')}.{plan.overload}".rstrip(".")
         given = [arguments[one.name] for one in positional]
@@ -168,24 +171,31 @@ class _Program:
         if any(keyword.iskeyword(one.name) for one in keywords):
             raise NoShortProgramError
         given += [[f"{one.name}={arguments[one.name][0]}", *arguments[one.name][1:]] for one in keywords]
-        for mode in [one for one in plan.modes if "=" not in one]:
-            yield f"{indent}with {_MODES[mode.partition(' ')[0]].format(dtype=mode.partition(' ')[2])}:"
-            indent += "    "
-        call = [f"{function}(", *_separated(given), ")"]
-        if not plan.gradient:
-            yield _filled(["return ", *call], indent)
+        made = [f"{function}(", *_separated(given), ")"]
+        if plan.gradient:
+            self._lines.append(_filled(["results = ", *made]))
+            grads = {at: self._variable(f"grad_{at}", one) for at, one in enumerate(plan.gradient) if one is not None}
+            is_one = plan.schema.endswith("-> Tensor")
+            results = "results" if is_one else f"[{', '.join(f'results[{at}]' for at in grads)}]"
+            followed = ", ".join(
+                "*" * isinstance(one.value, tuple) + arguments[one.name][0]
+                for one in plan.arguments
+                if any(tensor.grad for tensor in tensors(one.value))
+            )
+            made = [
+                f"torch.autograd.grad({results}, [{followed}], ",
+                f"[{', '.join(grads.values())}], ",
+                "retain_graph=True)",
+            ]
+        modes = [mode.partition(" ") for mode in plan.modes if "=" not in mode]
+        if not modes:
+            yield _filled(["return ready, lambda: ", *made])
             return
-        self._lines.append(_filled(["results = ", *call], ""))
-        grads = {at: self._variable(f"grad_{at}", one) for at, one in enumerate(plan.gradient) if one is not None}
-        is_one = plan.schema.endswith("-> Tensor")
-        made = "results" if is_one else f"[{', '.join(f'results[{at}]' for at in grads)}]"
-        followed = ", ".join(
-            "*" * isinstance(one.value, tuple) + arguments[one.name][0]
-            for one in plan.arguments
-            if any(tensor.grad for tensor in tensors(one.value))
-        )
-        taken = f"{made}, [{followed}], [{', '.join(grads.values())}]"
-        yield f"{indent}return torch.autograd.grad({taken}, retain_graph=True)"
+        yield "def call():"
+        for depth, (mode, _, dtype) in enumerate(modes, 1):
+            yield f"{'    ' * depth}with {_MODES[mode].format(dtype=dtype)}:"
+        yield _filled(["return ", *made], "    " * (len(modes) + 1))
+        yield "return ready, call"
 
     def _argument(self, one: Argument) -> list[str]:
         """An argument as pieces of text; tensors in it get variables."""
@@ -219,7 +229,7 @@ class _Program:
             self._lines.append(f"{name} = [{texts[0]} for _ in range({len(texts)})]")
         elif len(texts) > 2 and isinstance(first, TensorValue) and texts == [_made(first, str(one)) for one in shapes]:
             loop = [f"{name} = [{_made(first, 'shape')} for shape in [", *_separated(map(_pieces, shapes)), "]]"]
-            self._lines.append(_filled(loop, ""))
+            self._lines.append(_filled(loop))
         elif len(texts) == 1:
             self._lines.append(f"{name} = [{texts[0]}]")
         else:
@@ -260,7 +270,7 @@ class _Program:
             self._lines.append(f"ready = {cache}.zero_  # empties the cache of the device")
             return
         self._lines += [
-            f"before, cache = [(one, one.clone()) for one in [{', '.join(names)}]], {cache}", "",
+            f"before, cache = [(one, one.clone()) for one in [{', '.join(names)}]], {cache}",
             "def ready():  # gives back what the operation writes, and empties the cache of the device",
             "    for one, values in before:",
             "        one.copy_(values)",
@@ -283,16 +293,15 @@ class _Program:
             "total_us": traced.total_us or None, "median_us": "median", "spread_us": "[round(low, 2), round(high, 2)]",
             "iterations": "len(us) - 10", "tflops": f"{work.flops:.0f} / 1e6 / median" if work.flops else None,
             "tbytes_per_s": f"{work.bytes:.0f} / 1e6 / median" if work.bytes else None,
-            "device": 'gpu.get_device_name() if device != "cpu" else "cpu"',
-            "driver": f'os.popen("{_DRIVER}").readline().strip()',
-            "library": "torch.version.hip or torch.version.cuda", "torch": "torch.__version__",
+            "torch": "torch.__version__", "device": 'gpu.get_device_name() if device != "cpu" else "cpu"',
+            "library": "torch.version.hip or torch.version.cuda",
             "settings": f"{{{', '.join(settings)}}}",
         }  # fmt: skip
-        listed = [[f"{name}={text}"] for name, text in result.items()]
+        listed = [*([f"{name}={text}"] for name, text in result.items()), _DRIVER]
         recorded = {part: getattr(plan.recorded, part) for part in ("dims", "types", "strides", "values")}
         parts = ([f"{part}=[", *_separated(map(_pieces, values)), "]"] for part, values in recorded.items())
         listed.append(["signature=dict(", *_separated(parts), ")"])
-        return _filled(["result = dict(", *_separated(listed), ")"], "    ")
+        return indent(_filled(["result = dict(", *_separated(listed), ")"]), "    ")
 
     def _rates(self) -> str:
         """What is printed of the rates, as far as the work is known."""
@@ -440,12 +449,12 @@ def _separated(entries: Iterable[Sequence[str]]) -> Iterator[str]:
         yield pieces[-1] + ", " * (at < len(listed) - 1)
 
 
-def _filled(pieces: Iterable[str], indent: str) -> str:
-    """Pieces one behind another on as few lines as they fit on; but the first, lines are indented by four more."""
-    lines, line = [], indent
+def _filled(pieces: Iterable[str], before: str = "") -> str:
+    """Pieces one behind another on as few lines as they fit on in a function; but the first, lines are further in."""
+    lines, line = [], before
     for piece in pieces:
-        if len(line) + len(piece.rstrip()) > _WIDTH and line.strip():
+        if len(line) + len(piece.rstrip()) > _WIDTH - 4 and line.strip():
             lines.append(line.rstrip())
-            line = indent + "    "
+            line = before + "    "
         line += piece
     return "\n".join([*lines, line.rstrip()])

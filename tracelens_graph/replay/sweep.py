@@ -47,9 +47,19 @@ _TIED = {
         "convolution _convolution miopen_convolution cudnn_convolution": "bc,oc,o",
         "convolution_backward": "bo,bc,oc", "cat concat concatenate stack": "abcdefgh",
         "batch_norm native_batch_norm miopen_batch_norm cudnn_batch_norm": "bc,c,c,c,c",
+        "native_batch_norm_backward miopen_batch_norm_backward cudnn_batch_norm_backward":
+            "bcdefgh,bcdefgh,c,c,c,c,c",
+        "layer_norm native_layer_norm native_layer_norm_backward rms_norm": ",".join(["-abcdefgh"] * 7),
+        "group_norm": "bc, ,c,c", "native_group_norm": "bc,c,c,b,c",
+        "native_group_norm_backward": "bcde,bcde,b,b,c,b,c",
         "scaled_dot_product_attention _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention "
         "_scaled_dot_product_cudnn_attention": "bhqd,bhkd,bhkd",
         "_flash_attention_forward _efficient_attention_forward": "bqhd,bkhd,bkhd",
+        "_scaled_dot_product_flash_attention_backward _scaled_dot_product_cudnn_attention_backward":
+            "bhqd,bhqd,bhkd,bhkd,bhqd,bhq",
+        "_scaled_dot_product_efficient_attention_backward": "bhqd,bhqd,bhkd,bhkd, ,bhqd,bhq",
+        "_flash_attention_backward": "bqhd,bqhd,bkhd,bkhd,bqhd,bhq",
+        "_efficient_attention_backward": "bqhd,bqhd,bkhd,bkhd, ,bqhd",
         "add add_ sub sub_ mul mul_ div div_ copy_ maximum minimum eq ge gt le lt ne": "-abcdefgh,-abcdefgh",
         "addcmul addcmul_ addcdiv addcdiv_ where": "-abcdefgh,-abcdefgh,-abcdefgh",
     }.items()
@@ -166,18 +176,18 @@ def _elsewhere(call: Call, parameters: Sequence[Parameter], places: Mapping[str,
 
 
 def _letters(call: Call, parameters: Sequence[Parameter]) -> Iterator[tuple[str, str]]:
-    """Positions of sizes of tensors, and their letters in `_TIED`, as far as they have any."""
-    tied = _TIED.get(call.op.removeprefix("aten::"), ())
+    """Positions of sizes, and their letters in `_TIED`, as far as they have any."""
     joined = _joined(call)
-    for parameter, kind, dims, named in zip(parameters, call.recorded.types, call.recorded.dims, tied, strict=False):
-        shapes = {parameter.name: sizes(dims) or ()} if torch_dtype(kind) else {}
-        if kind in TENSORS:
-            shapes = {f"{parameter.name}.{at}": sizes(one) or () for at, one in enumerate(dims)}
-        for name, shape in shapes.items():
-            letters = named[1:].rjust(len(shape))[-len(shape) or None :] if named[:1] == "-" else named
-            for dim, letter in zip(range(len(shape)), letters, strict=False):
-                if letter != " " and dim not in (joined, joined + len(shape)):
-                    yield f"{name}.{dim}", letter
+    for at, named in enumerate(_TIED.get(call.op.removeprefix("aten::"), ())[: len(call)]):
+        name, found = parameters[at].name, _nested(call.recorded, at)
+        is_list = call.recorded.types[at] in TENSORS
+        listed = [(f"{name}.{place}", one) for place, one in enumerate(found)] if is_list else [(name, found)]
+        for of, numbers_there in listed:
+            places = [place for place, _ in _flat(numbers_there, of)]
+            letters = named[1:].rjust(len(places))[-len(places) or None :] if named[:1] == "-" else named
+            for dim, (place, letter) in enumerate(zip(places, letters, strict=False)):
+                if letter != " " and dim not in (joined, joined + len(places)):
+                    yield place, letter
 
 
 def _joined(call: Call) -> int:

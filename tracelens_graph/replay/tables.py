@@ -5,16 +5,24 @@ from __future__ import annotations
 from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema
 
+_CALL = {
+    "op": Column.key("operation that is replayed", "op"),
+    "input_dims": Column("sizes of its arguments, as recorded", role=Role.key, heading="shapes", cells="list"),
+    "input_types": Column("types of its arguments, as recorded", role=Role.key, cells="list"),
+    "concrete_inputs": Column("values of its arguments that are not tensors, as recorded", role=Role.key, cells="list"),
+}
+_TRACE = Column(
+    "the trace that the programs are of; where a device has results of several, each is compared by itself",
+    role=Role.key,
+    heading="trace",
+    drop_priority=0,
+)
+
 REPLAY_SIGNATURES = TableSchema(
     "replay_signatures",
     "Which operations can be replayed, by name and arguments.",
     {
-        "op": Column.key("operation that is replayed", "op"),
-        "input_dims": Column("sizes of its arguments, as recorded", role=Role.key, heading="shapes", cells="list"),
-        "input_types": Column("types of its arguments, as recorded", role=Role.key, cells="list"),
-        "concrete_inputs": Column(
-            "values of its arguments that are not tensors, as recorded", role=Role.key, cells="list"
-        ),
+        **_CALL,
         "calls": Column.count("calls with these arguments; where any launches GPU work, those that do", "calls"),
         "time_us": Column(
             "sum of the durations of the GPU work charged to them: all that is below them, which is in no other row",
@@ -131,23 +139,13 @@ REPLAY_RESULTS = TableSchema(
     "replay_results",
     "How long operations of a trace take on several devices: those that differ most, by their calls, first.",
     {
-        "op": Column.key("operation that was replayed", "op"),
-        "input_dims": Column("sizes of its arguments, as recorded", role=Role.key, heading="shapes", cells="list"),
-        "input_types": Column("types of its arguments, as recorded", role=Role.key, cells="list"),
-        "concrete_inputs": Column(
-            "values of its arguments that are not tensors, as recorded", role=Role.key, cells="list"
-        ),
+        **_CALL,
         "count": Column(
             "calls in the trace, by which sums are weighted; 0 for sizes that it does not have",
             heading="calls",
             drop_priority=1,
         ),
-        "trace": Column(
-            "the trace that the programs are of; where a device has results of several, each is compared by itself",
-            role=Role.key,
-            heading="trace",
-            drop_priority=0,
-        ),
+        "trace": _TRACE,
         "fastest": Column("the devices with the least time", heading="fastest", cells="text", drop_priority=0),
         f"{OF_DEVICE}us": Column("median over the calls on the device", "us", heading=" us", drop_priority=-1),
         f"{OF_DEVICE}ratio": Column(
@@ -176,12 +174,7 @@ REPLAY_DEVICES = TableSchema(
     {
         "device": Column.key("its letter in `replay_results`", "device", drop_priority=-1),
         "name": Column.text("its name", "name", drop_priority=-1),
-        "trace": Column(
-            "the trace that the programs are of; where a device has results of several, each is compared by itself",
-            role=Role.key,
-            heading="trace",
-            drop_priority=0,
-        ),
+        "trace": _TRACE,
         "file": Column.text("where its results are from"),
         "torch": Column.text("version of PyTorch", "torch"),
         "library": Column.text("version of CUDA or ROCm that PyTorch was built with", "library"),

@@ -419,13 +419,14 @@ _HEADINGS = {
 
 
 def diff_json(difference: Diff, tables: Mapping[str, Table], notes: Sequence[str]) -> str:
-    """The comparison as one JSON object: both traces, notes on them, and the tables."""
-    traces = {}
+    """The comparison as one JSON object: the headline, notes, both traces, and the tables."""
+    about: dict[str, Any] = {
+        "headline": headline(tables["diff_totals"], changed_places(tables["diff_places"])), "notes": list(notes),
+    }  # fmt: skip
     for letter, name, window in zip("ab", difference.names, (difference.a, difference.b), strict=True):
-        about = asdict(facts(window))
-        del about["options"]
-        traces[letter] = {"name": name, **about}
-    return document_json({**traces, "notes": list(notes)}, tables)
+        about[letter] = {"name": name, **asdict(facts(window))}
+        del about[letter]["options"]
+    return document_json(about, tables)
 
 
 def diff_markdown(difference: Diff, tables: Mapping[str, Table], notes: Sequence[str], rows: int = 10) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 """Grows when a key of the JSON document vanishes or changes its meaning; new keys may come at any time."""
+_MADE_BY = {"schema_version": SCHEMA_VERSION, "tool": {"name": "tracelens_graph", "version": __version__}}
+"""What every document begins with, which its files are known by."""
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _FINDING = ("id", "topic", "severity", "text", "evidence", "advice", "suggestions", "ask_next")
@@ -96,24 +99,83 @@ def _linked(core: Core) -> str:
     return "\n".join(lines)
 
 
-def report_json(findings: Iterable[Finding], tables: Mapping[str, Table], about: Facts) -> str:
-    """The report as one JSON object; docs/report-json.md describes it."""
+def report_json(
+    findings: Sequence[Finding], tables: Mapping[str, Table], about: Facts, others: Sequence[Table] = ()
+) -> str:
+    """The report as one JSON object; docs/report-json.md describes it.
+
+    Args:
+        findings: the verdict.
+        tables: the tables of the report.
+        about: what there is to say of the trace.
+        others: tables that stand beside the verdict, as lists of rows.
+    """
     trace = asdict(about)
     window, options = trace.pop("window"), trace.pop("options")
     if not about.linked:
         del trace["linked"]
     verdict = [{key: getattr(finding, key) for key in _FINDING} for finding in findings]
-    return document_json({"trace": trace, "window": window or None, "options": options, "verdict": verdict}, tables)
+    head = {"verdict": verdict, "next": list(dict.fromkeys(one.ask_next for one in findings if one.ask_next))}
+    head |= {table.name: table.records() for table in others}
+    return document_json({**head, "trace": trace, "window": window or None, "options": options}, tables)
 
 
 def document_json(about: Mapping[str, Any], tables: Mapping[str, Table]) -> str:
     """Facts and tables as one JSON object, which says what made it.
 
     Strict JSON: NaN and infinity are null. Every row of a table has a line of its own.
+
+    Args:
+        about: the facts, what sums up the answer first.
+        tables: the tables by name.
     """
-    tool = {"name": "tracelens_graph", "version": __version__}
-    head = sound({"schema_version": SCHEMA_VERSION, "tool": tool, **about})
-    return laid_out({**head, "tables": objects(tables)}, 4) + "\n"
+    return laid_out({**_MADE_BY, **sound(dict(about)), "tables": objects(tables)}, 4) + "\n"
+
+
+BRIEF = 20_000
+"""Characters of JSON on standard output unless more is asked for; all of them are ASCII."""
+
+
+def brief(text: str, way: str, most: int = BRIEF) -> str:
+    """A document of at most so many characters: what sums it up, and the first rows of its lists and tables.
+
+    Each has at most half of the room that those before it leave. Tables lose their definitions; those of which no row
+    fits are left out.
+
+    Args:
+        text: the document as functions here write it.
+        way: the option that gives all of it, for the key `cut_short`.
+        most: characters.
+    """
+    if len(text) <= most:
+        return text
+    whole: dict[str, Any] = json.loads(text)
+    cut = f"the first rows, as far as {most // 1000} kB hold them; {way} gives all"
+    head = {**{key: whole.pop(key) for key in _MADE_BY}, "cut_short": cut}
+    if "rows" in whole:
+        return laid_out({**head, **_first_rows(whole, most - 300)}, 2) + "\n"
+    tables = whole.pop("tables", {})
+    left = most - 300 - len(laid_out({key: one for key, one in whole.items() if not isinstance(one, list)}, 4))
+    for key, value in whole.items():
+        if isinstance(value, list):
+            whole[key] = _first_rows({"rows": value}, left // 2, 2)["rows"]
+            left -= len(laid_out({key: whole[key]}, 4))
+    kept: dict[str, Any] = {}
+    for name, table in tables.items():
+        found = _first_rows(table, left // 2)
+        if found["rows"] or not table["rows"]:
+            kept[name] = found
+            left -= len(laid_out({name: found}, 3, 2 * " "))
+    return laid_out({**head, **whole, **({"tables": kept} if tables else {})}, 4) + "\n"
+
+
+def _first_rows(table: Mapping[str, Any], room: int, depth: int = 0) -> dict[str, Any]:
+    """A table with the rows, laid out down to some depth, that fit into so many characters, and the number of all."""
+    about = {key: value for key, value in table.items() if key not in ("definitions", "rows")}
+    room -= len(laid_out(about, 2, 4 * " ")) + 40
+    sizes = accumulate(len(laid_out(row, depth, 8 * " ")) + 12 for row in table["rows"])
+    kept = sum(size <= room for size in sizes)
+    return {**about, "rows_in_all": len(table["rows"]), "rows": table["rows"][:kept]}
 
 
 def objects(tables: Mapping[str, Table]) -> dict[str, dict[str, Any]]:
@@ -153,21 +215,26 @@ def _peak(allocated: int, reserved: int | None) -> str:
 
 
 def table_json(table: Table) -> str:
-    """A table as one JSON object: `table`, `title`, `units`, `rows` (one object each) and `notes`.
+    """A table as one JSON object: `table`, `title`, `notes`, `units` and `rows`, one object each.
 
     NaN and infinity, which JSON does not have, become null. Every row has a line of its own.
     """
-    return laid_out(table_object(table), 2) + "\n"
+    return laid_out({**_MADE_BY, **table_object(table)}, 2) + "\n"
+
+
+def document(parts: Mapping[str, Any]) -> str:
+    """Facts and lists of rows as one JSON object, which says what made it."""
+    return laid_out({**_MADE_BY, **parts}, 2) + "\n"
 
 
 def table_object(table: Table) -> dict[str, Any]:
-    """What `table_json` writes, as Python objects."""
+    """A table as it stands in a document, as Python objects."""
     return {
         "table": table.name,
         "title": sound(table.title),
+        "notes": sound(table.notes),
         "units": {name: about.unit for name, about in table.about.items() if about.unit},
         "rows": [sound(record) for record in table.records()],
-        "notes": sound(table.notes),
     }
 
 

@@ -182,7 +182,7 @@ def ranks_json(job: Job) -> str:
 
 def document(ranks: Sequence[Ranked], about: Mapping[str, Any], tables: Mapping[str, Table]) -> str:
     """Facts about some ranks, and tables, as one JSON object."""
-    return document_json({"ranks": [{"name": one.name, "rank": one.rank} for one in ranks], **about}, tables)
+    return document_json({**about, "ranks": [{"name": one.name, "rank": one.rank} for one in ranks]}, tables)
 
 
 def ranks_markdown(job: Job, rows: int = 20) -> str:

@@ -102,7 +102,7 @@ def first_screen(
         hints: commands for the operations.
     """
     title = "\n".join(bold(line, color) for line in wrapped(printable(heading(about)), width, "  "))
-    repeated = ["tracelens-graph timeline TRACE"]
+    repeated = ["tracelens-graph ask gpu_timeline TRACE"]
     if about.linked:
         title += "\n" + "\n".join(paragraphs(about.linked.splitlines(), min(width, _WIDEST), "  "))
     blocks = [title + "\n", _block(verdict_lines(findings, hint, width, repeated))]

@@ -29,7 +29,9 @@ from tracelens_graph.graph.traversals import climb
 from tracelens_graph.graph.user_code import shown_name
 from tracelens_graph.schema import FOREST_KINDS, GPU_KINDS, HOST_KINDS, Flag, Kind
 from tracelens_graph.schema.categories import CATEGORY_OF_KIND
+from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.names import fitted
+from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 from tracelens_graph.utils.texts import counted, cut_middle, printable, shorten, width_of
 
@@ -144,6 +146,30 @@ class Places(Iterable[Place], Sized):
 
     def __len__(self) -> int:
         return self._count
+
+
+def drawn_nodes(core: Core, rows: Sequence[int]) -> Table:
+    """The nodes of a drawing as a table, in its order; times are those of Perfetto UI."""
+    c, at = core.columns, np.array(rows, np.int64)
+    columns: dict[str, np.ndarray | list[str]] = {
+        "depth": c.depth[at],
+        "kind": [Kind(kind).name for kind in c.kind[at].tolist()],
+        "name": [core.names[name] for name in c.name[at].tolist()],
+        "start_ms": (c.start_ns[at] + core.info.lead_ns) / 1e6,
+        "dur_us": c.dur_ns[at] / 1e3,
+        "gpu_sum_us": core.gpu_sum_ns[at] / 1e3,
+        "uid": c.uid[at],
+    }
+    about = {
+        "depth": Column("callers above it in the trace"),
+        "kind": Column("kind of node"),
+        "name": Column("its name"),
+        "start_ms": Column("when it begins", "ms", Role.time),
+        "dur_us": Column("its duration", "us"),
+        "gpu_sum_us": Column("sum of the durations of the GPU events in its subtree", "us"),
+        "uid": Column("its position in the file", role=Role.uid),
+    }
+    return Table("tree", columns, about, "Call tree")
 
 
 def subtree(core: Core, row: int, choice: Choice) -> Places:

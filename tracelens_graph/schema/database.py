@@ -14,7 +14,7 @@ from tracelens_graph.schema import CONTEXT_KINDS, DERIVED, GPU_KINDS, STORED, Ki
 from tracelens_graph.schema.facts import KERNELS, SETUP, SHOWS, SPENT_ON, stored_on
 from tracelens_graph.schema.stored import Stored
 
-DATABASE_VERSION = 7
+DATABASE_VERSION = 8
 """Of what stands in a database beside the graph itself: raised where queries need what earlier pushes did not write."""
 
 Scope = Literal["trace", "run", "diff", ""]
@@ -133,7 +133,7 @@ EVENT_PROPERTIES = (
     Stored("address", "int", "of an allocation or release: address of the block"),
     Stored("allocated", "int", "of an allocation or release: bytes that are in use behind it", "B"),
     Stored("reserved", "int", "of an allocation or release: bytes that the allocator holds behind it", "B"),
-    Stored("pass", "str", "of an allocation: forward, backward or optimizer"),
+    Stored("pass", "str", "of an allocation: forward, backward or optimizer; absent for what was there before"),
     Stored("collective", "str", "recorded arguments of a collective, JSON"),
     Stored("source", "str", "of an instruction of JAX: the line of source that it comes from, `/opt/train.py:44`"),
     Stored("arrows", "str", "of a backward op: uids of the ops that the file's own arrows to it come from, JSON"),
@@ -151,7 +151,7 @@ ARGUMENTS_OF_TABLES: Mapping[Kind, tuple[str, ...]] = {
         ),
     ),
     Kind.SyncEvent: ("cuda_sync_kind", "wait_on_stream", "wait_on_cuda_event_record_corr_id"),
-    Kind.MemoryEvent: ("Device Type", "Device Id", "Addr", "Total Allocated", "Total Reserved"),
+    Kind.MemoryEvent: ("Device Type", "Device Id", "Addr", "Total Allocated", "Total Reserved", "Before History"),
 }  # fmt: skip
 """Kind of event -> the recorded arguments of it that tables are made of: with them a pulled graph answers as its trace
 does. Those of ops are of JAX."""

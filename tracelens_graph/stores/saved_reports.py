@@ -87,6 +87,8 @@ class JsonTables(_Tables):
         if not isinstance(tables, dict) or not isinstance(found.get("trace"), dict):
             what = " (a comparison that diff wrote)" if isinstance(tables, dict) and "diff_places" in tables else ""
             raise TraceError(f"{path}: no report on a trace{what}, as report -o FILE.json writes it")
+        if found.get("cut_short"):
+            raise TraceError(f"{path}: holds the first rows of tables only; report -o FILE.json writes all of them")
         self.window = str(found.get("window") or "")
         super().__init__(tables)
 

@@ -27,6 +27,7 @@ from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.names import short_name
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.texts import quoted, shown_name
 
 DIFF_TIMES = TableSchema(
     "diff_times",
@@ -47,6 +48,9 @@ DIFF_TIMES = TableSchema(
 )
 
 IDLE, AROUND = "idle", "around"
+
+_LONGEST_RANGE = 120
+"""Columns of the name of an annotation."""
 
 _KERNELS = "sum of kernels"
 _SUMS = (_KERNELS, "sum of collectives", "sum of copies")
@@ -217,7 +221,8 @@ class _Side:
         if built_in := BUILT_IN.match(name):
             return built_in[1]
         # Annotations are free text, in which brackets and blanks mean nothing.
-        return name if kind in LAYER_KINDS else short_name(name)
+        is_free = kind in LAYER_KINDS or quoted(name) != name
+        return shown_name(name, _LONGEST_RANGE) if is_free else short_name(name)
 
     def where(self, idle: Idle, cause: Cause, name: str) -> str:
         """The op, or the module, around what the longest gaps of a cause are due to, and how many of these it holds;

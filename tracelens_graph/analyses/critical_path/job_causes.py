@@ -106,6 +106,11 @@ class JobCauses:
         return found
 
     @cached_property
+    def is_covered(self) -> bool:
+        """Whether kernels carried out most collectives; waiting in those on the host is host time."""
+        return self.matched is None or 2 * len(np.unique(self.meetings.found.collective)) >= len(self.matched)
+
+    @cached_property
     def notes(self) -> list[str]:
         """What a reader must know."""
         left_out = () if self.matched is None else self.matched.left_out

@@ -58,7 +58,7 @@ def repairs_of(job: JobCauses, rank: int | str | Sequence[int | str]) -> Repairs
     """
     called = [rank] if isinstance(rank, int | str) else rank
     places = list(dict.fromkeys(place for one in called for place in _ranks(job, one)))
-    if job.matched is not None and 2 * len(np.unique(job.meetings.found.collective)) < len(job.matched):
+    if not job.is_covered:
         raise AnalysisError(
             "what_if: repair: most collectives ran on the host, where waiting counts as host time, so what "
             "a repair saves is not known"

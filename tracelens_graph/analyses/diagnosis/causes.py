@@ -35,6 +35,7 @@ from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import HOST_KINDS, PYTHON_KINDS, Kind
 from tracelens_graph.tables.names import short_name
 from tracelens_graph.utils.arrays import Codes, Ns, Rows
+from tracelens_graph.utils.texts import cut_end, quoted
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
@@ -219,6 +220,8 @@ def _culprit_text(core: Core, found: Blamed, evidence: Mapping[str, Any], wraps:
     return text
 
 
+_LONGEST_OP = 120
+"""Columns of the name of an op behind that of its kernel."""
 _BY_CAUSE = "tracelens-graph report TRACE --table idle_causes"
 _BY_LINE = "tracelens-graph ask host_times TRACE -p by=line"
 
@@ -358,7 +361,7 @@ def _kernels(account: Account, families: Families, leads: bool, arch: Architectu
         kernel = int(by_name.argmax())
         longest, is_all, line = _usual_call(account.window, rows[c.name[rows] == kernel])
         owner = int(c.owner[longest])
-        where = [f"of {core.names[c.name[owner]]}"] if owner >= 0 else []
+        where = [f"of {quoted(cut_end(core.names[c.name[owner]], _LONGEST_OP))}"] if owner >= 0 else []
         if line:
             where.append(f"from {line.rpartition('/')[2] if _line_of(core, owner) else brief(line)}")
         op = f", {'' if is_all else 'mostly '}{', '.join(where)}" if where else ""

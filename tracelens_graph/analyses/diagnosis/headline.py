@@ -97,7 +97,7 @@ def other_accelerator(w: Window) -> Finding | None:
         "kind": "other_accelerator", "percent": 0.0, "percent_of": "recording", "accelerator": name,
         "gpu_events": len(w.gpu_rows),
     }  # fmt: skip
-    return Finding("headline", text, evidence, ask_next="tracelens-graph timeline TRACE")
+    return Finding("headline", text, evidence, ask_next="tracelens-graph ask gpu_timeline TRACE")
 
 
 def capture(w: Window) -> Finding | None:
@@ -470,7 +470,7 @@ def _headline(account: Account, part: str, kind: str, text: str, **more: float |
         "kind": kind, "percent": share, "percent_of": account.whole, "percent_of_span": of_span,
     }  # fmt: skip
     evidence |= {**_shares(account), **more}
-    return Finding("headline", text + _left_out(account), evidence, ask_next="tracelens-graph timeline TRACE")
+    return Finding("headline", text + _left_out(account), evidence, ask_next="tracelens-graph ask gpu_timeline TRACE")
 
 
 def _left_out(account: Account) -> str:

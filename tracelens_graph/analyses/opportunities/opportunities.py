@@ -66,7 +66,7 @@ def opportunities(g: Core | Window, arch: Architecture | str | None = None) -> T
         One row per opportunity. They may overlap: time that two of them could win is won once.
     """
     w = window_of(g)
-    device = _named(arch) if isinstance(arch, str) else arch
+    device = device_named(arch)
     found = found_in(w, device)
     whole = account_of(w).window_ns if len(w.gpu_rows) else 0
     advice = ["; ".join(ADVICE[name] for name in fitting(w, one.advice, one.uid)) for one in found]
@@ -89,7 +89,7 @@ def opportunities(g: Core | Window, arch: Architecture | str | None = None) -> T
                 "advice": tried,
                 "uid": one.uid,
             }
-            for one, tried, (module, line) in zip(found, advice, _places(w, [one.uid for one in found]), strict=True)
+            for one, tried, (module, line) in zip(found, advice, places(w, [one.uid for one in found]), strict=True)
         ],
         w.titled("Opportunities"),
         _notes(w, device),
@@ -112,7 +112,7 @@ def found_in(w: Window, arch: Architecture | None = None, parts: Collection[str]
     return sorted(found, key=lambda one: (-(one.won_ns or 0), -one.ns, one.id))
 
 
-def _places(w: Window, uids: list[int]) -> Iterator[tuple[str, str]]:
+def places(w: Window, uids: list[int]) -> Iterator[tuple[str, str]]:
     """The class of the innermost module around nodes, and the user's line that they come from; empty for none."""
     rows = np.array([w.core.row(uid) for uid in uids], np.int64)
     for modules, line in zip(module_stacks(w.core, rows), line_names(w, rows), strict=True):
@@ -139,7 +139,14 @@ def _notes(w: Window, arch: Architecture | None) -> Iterator[str]:
         yield f"rules that compare with a roof found nothing: {missing}"
 
 
-def _named(name: str) -> Architecture:
+def device_named(arch: Architecture | str | None) -> Architecture | None:
+    """A device, or the one of a name; None for that of the trace.
+
+    Raises:
+        AnalysisError: no device has the name.
+    """
+    if not isinstance(arch, str):
+        return arch
     from tracelens_graph.perf.devices import architecture
 
-    return architecture(name)
+    return architecture(arch)

@@ -29,7 +29,7 @@ from tracelens_graph.perf.roofs import roofline, traffic_us
 from tracelens_graph.perf.scalar_types import known
 from tracelens_graph.perf.shortfalls import USUAL_TILE, Reason, Work, reasons
 from tracelens_graph.tables.names import fitted, short_name
-from tracelens_graph.utils.texts import quoted
+from tracelens_graph.utils.texts import cut_middle, quoted
 
 _Made = TypeVar("_Made")
 _TILE = re.compile(r"(?:MT|bt|tile(?:size)?_?)(\d{1,4})x(\d{1,4})")
@@ -41,6 +41,8 @@ _ABOVE_ROOF = {
     "bound by the link": "its time, sizes or device cannot be right",
 }
 """What bounds an operation -> what a share above 100 % means."""
+_LONGEST_ID = 200
+"""Characters of a name in an id."""
 _SHAPES = 4
 """Inputs whose sizes are shown."""
 _NAME_WIDTH = 60
@@ -156,7 +158,9 @@ class JudgedOp:
         dims = ["x".join(map(str, one)) for one in self._dims if one]
         types = [precision for one in self._types if (precision := known(one).precision)]
         named = [*dims[:_SHAPES], *([f"+{len(dims) - _SHAPES}"] if len(dims) > _SHAPES else []), *types[:1]]
-        return "->".join(filter(None, (name, short_name(kernel)))) + (f"[{','.join(named)}]" if named else "")
+        return "->".join(filter(None, (cut_middle(name, _LONGEST_ID), short_name(kernel)))) + (
+            f"[{','.join(named)}]" if named else ""
+        )
 
     def roof_text(self, of_all: float | None = None) -> str:
         """What bounds it and how far below its roof it is, or why that is not known.

@@ -31,7 +31,7 @@ from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
-from tracelens_graph.utils.suggest import there_are
+from tracelens_graph.utils.suggest import hint, there_are
 
 OPTIMIZER = "(optimizer)"
 NO_MODULE = "(no module)"
@@ -306,6 +306,7 @@ def _table(
     first = np.full(len(labels), -1, np.int64)
     first[g.columns.name[nodes[::-1]]] = g.columns.uid[nodes[::-1]]
     shown = np.flatnonzero((count > 0) | (values["inclusive_sum_us"] > 0))
+    there = [labels[i] for i in shown.tolist()]
     if isinstance(name, str):
         shown = shown[[labels[i] == name for i in shown.tolist()]]
     elif name is not None:
@@ -321,6 +322,9 @@ def _table(
     columns["inclusive_percent"] = 100 * values["inclusive_sum_us"][shown] / max(total, 1)
     columns["uid"] = [uid if uid >= 0 else None for uid in first[shown].tolist()]
     notes = [] if len(w.gpu_rows) else unlinked_notes(w, False)
+    if name is not None and there and not len(shown):
+        wanted = name if isinstance(name, str) else name.pattern
+        notes = [*notes, f"nothing with GPU time has name {wanted!r}; {hint(wanted, there)}"]
     return ATTRIBUTION.table(columns, w.titled(f"GPU time by {level}"), notes)
 
 

@@ -19,18 +19,17 @@ from tracelens_graph.analyses.ranks.link_tables import (
 )
 from tracelens_graph.analyses.ranks.links import Links
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
-from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
+from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives, has_gpu_work
 from tracelens_graph.analyses.ranks.rank_tables import balance_table, rank_steps, times_table
 from tracelens_graph.analyses.ranks.slow_links import SlowLinks, slow_links
 from tracelens_graph.analyses.ranks.strangers import of_one_job
 from tracelens_graph.analyses.stragglers.culprits import culprits_table
-from tracelens_graph.analyses.stragglers.late_causes import late_arrivals, late_ranks
+from tracelens_graph.analyses.stragglers.late_causes import are_few, late_arrivals, late_ranks
 from tracelens_graph.analyses.stragglers.lateness import Lateness, lateness
 from tracelens_graph.analyses.stragglers.reasons import OTHERS, UNNAMED
 from tracelens_graph.analyses.stragglers.slowdown import SLOWDOWN, Slowdown, slowdown
 from tracelens_graph.analyses.stragglers.sound import Sound
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.perf.devices import Architecture, architecture
 from tracelens_graph.tables.table import Table
@@ -43,9 +42,6 @@ TABLES = (
 """Tables for which lean graphs suffice."""
 LATE_TABLES = ("culprits", "late_ranks", "late_arrivals", "slowdown")
 """Tables that need whole graphs."""
-
-MOST_EVENTS = 2_000_000
-"""Graphs of all ranks are held together where they have no more events than this."""
 
 NOTICEABLE_PERCENT = 5.0
 """Communication that nothing hides is worth a line from this share of a step on."""
@@ -76,12 +72,7 @@ class Job:
 
     @cached_property
     def _is_small(self) -> bool:
-        return self._whole is not None and sum(one.info.events for one in self._whole) <= MOST_EVENTS
-
-    @cached_property
-    def _held(self) -> TraceSet | None:
-        """The whole traces with their graphs, which are read again where they were not held."""
-        return None if self._whole is None else self._whole.with_graphs(_read_whole)
+        return self._whole is not None and are_few(self._whole)
 
     @cached_property
     def links(self) -> Links:
@@ -125,14 +116,9 @@ class Job:
 
         None as well where ranks share no collective, and where clocks of hosts are not known.
         """
-        if (
-            len(self._whole or ()) < 2
-            or not len(self.matched)
-            or self.matched.unknown_clocks
-            or (whole := self._held) is None
-        ):
+        if (whole := self._whole) is None or len(whole) < 2 or not len(self.matched) or self.matched.unknown_clocks:
             return None
-        return JobCauses(whole, self.matched.whole) if all(len(one.core.gpu_rows) for one in whole) else None
+        return JobCauses(whole, self.matched.whole) if all(map(has_gpu_work, whole)) else None
 
     @property
     def is_replayed(self) -> bool:
@@ -151,7 +137,7 @@ class Job:
         """
         if not self._is_all and not self.matched.part.startswith("step "):
             return None
-        if not self._is_small or self._causes is None or self.slowdown is None or not self.slowdown.work.is_covered:
+        if not self._is_small or self._causes is None or not self._causes.is_covered:
             return None
         found = Sound(self._causes)
         return found if self._is_all else found.within({step for step in self.figures.step if step is not None})
@@ -176,11 +162,10 @@ class Job:
 
     @property
     def slowdown_line(self) -> str:
-        """The same as one line; empty where nothing is known of it, or replays would take long."""
-        if not self._is_small or self.slowdown is None:
+        """The same as one line; empty of part of a recording, and where nothing is known of it or replays take long."""
+        if not (self._is_small and self._is_all) or self.slowdown is None:
             return ""
-        line = self.slowdown.line(self.matched.whole.lacking > 0, self._known if self._is_all else {})
-        return line if self._is_all else line.replace("slowdown", "slowdown over the whole recording", 1)
+        return self.slowdown.line(self.matched.lacking > 0, self._known)
 
     @property
     def _known(self) -> Mapping[int, tuple[str, str]]:
@@ -207,7 +192,6 @@ class Job:
 
     def _late_arrivals(self, whole: TraceSet, shown: MatchedCollectives) -> Table:
         """Late arrivals to some collectives of this job, of clocks that can be compared, explained by whole traces."""
-        whole = self._held if self._is_small and self._held is not None else whole
         everything = self.matched.whole.comparable
         causes = self._causes if self._is_small and everything is self.matched.whole else None
         if everything is shown:
@@ -267,11 +251,6 @@ class Job:
     def tables(self) -> dict[str, Table]:
         """All tables by name."""
         return {name: self.table(name) for name in self.names}
-
-
-def _read_whole(core: Core) -> Core:
-    core.read_all()
-    return core
 
 
 def collectives(ranks: Any, kind: str | None = None, top: int = 0, arch: Any = None, correct: bool = True) -> Table:

@@ -38,6 +38,9 @@ _EPOCH_FROM = 10**18
 """Starts before this (September 2001) are counted from something else than 1970."""
 
 
+TABLES = ("trace", "software", "devices", "nodes", "left_out", "launches", "faults", "recording", "programs")
+
+
 def inventory(g: Core) -> dict[str, Table]:
     """Tables of what a trace holds, by name.
 

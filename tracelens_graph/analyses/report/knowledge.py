@@ -338,7 +338,8 @@ def add_memory(context: Context, core: Core) -> None:
     inside = allocations[whose.module[allocations] >= 0]
     _more(context, "IN_MODULE", (rows[inside], whose.module[inside]), whose.passes[inside])
     _properties(context, found)
-    _property(context, "pass", rows[allocations], whose.passes[allocations], PASSES)
+    recorded = allocations[~found.is_before[allocations]]
+    _property(context, "pass", rows[recorded], whose.passes[recorded], PASSES)
 
 
 def _more(context: Context, name: str, pairs: Pairs, codes: np.ndarray) -> None:

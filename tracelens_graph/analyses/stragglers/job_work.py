@@ -67,7 +67,7 @@ def work_of_job(job: JobCauses, instead: Others | None = None) -> Work:
         edges=sum(len(one.target) for one in reach.values()),
         steps=steps,
         notes=job.notes,
-        is_covered=job.matched is None or 2 * len(np.unique(job.meetings.found.collective)) >= len(job.matched),
+        is_covered=job.is_covered,
     )
 
 

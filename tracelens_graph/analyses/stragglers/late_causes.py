@@ -111,6 +111,15 @@ MOST_EXPLAINED = 2_000
 """So many late arrivals are explained, the latest first."""
 
 
+MOST_EVENTS = 2_000_000
+"""Jobs are run again, and delays followed from rank to rank, where they have no more events than this."""
+
+
+def are_few(traces: TraceSet) -> bool:
+    """Whether traces have no more than `MOST_EVENTS` events together."""
+    return sum(one.info.events for one in traces) <= MOST_EVENTS
+
+
 def late_arrivals(
     figures: Figures,
     traces: TraceSet,
@@ -164,6 +173,7 @@ def _explained(
     explained = {part for part, late_ns in late_parts[:MOST_EXPLAINED] if late_ns >= EVEN_NS}
     # Pair by pair, as graphs of ranks may have to be read again.
     pairs = {part: (of := int(m.trace[part]), arrivals.median_of(int(m.number[part]), of)) for part in explained}
+    is_followed = arrivals.is_held or are_few(traces)
     rows: list[dict[str, Any]] = []
     for part, late_ns in sorted(late_parts, key=lambda one: pairs.get(one[0], (-1, -1))):
         collective, ordinal = int(m.number[part]), int(m.trace[part])
@@ -171,7 +181,7 @@ def _explained(
         if part in explained and arrivals.is_known(collective, ordinal):
             late = arrivals.stretch(collective, ordinal, late_ns)
             reason, median, since = reason_of(arrivals, late), late.median.rank.ordinal, late.since
-            if reason.word in FOLLOWED and late.blamed.rank.on_gpu and arrivals.is_held:
+            if reason.word in FOLLOWED and late.blamed.rank.on_gpu and is_followed:
                 first = late.blamed.rank.first_row(collective)
                 reason = _followed(arrivals, reason, origins().of(ordinal, first, late_ns), ordinal)
         if part == m.last_part[collective] or reason.word not in (*UNNAMED, OTHERS):
@@ -180,7 +190,7 @@ def _explained(
                 row |= {"collective": numbers[collective], "since": None if since is None else numbers.get(since)}
             rows.append(row)
     beyond = sum(late_ns >= EVEN_NS for _, late_ns in late_parts[MOST_EXPLAINED:])
-    notes = [] if arrivals.is_held else ["of so many events, delays are not followed to the ranks where they began"]
+    notes = [] if is_followed else ["of so many events, delays are not followed to the ranks where they began"]
     if not beyond:
         return rows, notes
     return rows, [*notes, f"{beyond:,} late arrivals are not explained, only the latest {MOST_EXPLAINED:,}"]

@@ -35,7 +35,7 @@ from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.arrays import Rows
 from tracelens_graph.utils.texts import cut_end, printable
 
-TIMEOUT_S = 120.0
+TIMEOUT_S = 300.0
 """How long a script may take, without importing PyTorch."""
 
 _OPTIONS = ("--warmup", "1", "--iterations", "1")
