@@ -63,7 +63,7 @@ def test_plans_and_times_are_those_of_the_trace(database: Database, trace: Core)
         one = asked[tuple(part or None for part in (*signature(graph, row), "", "", "", "")[:5])]
         assert found.calls[place] == one["calls"]
         assert found.charged_ns[place] == round(one["gpu_time_us"] * 1e3)
-        assert found.charged_median_ns[place] == pytest.approx(one["median_us"] * 1e3, abs=2)
+        assert found.median_ns[place] == pytest.approx(one["median_us"] * 1e3, abs=2)
         here, there = planned(graph, row), planned(trace, trace.row(one["uid"]))
         assert here.state == there.state
         if "nearby" not in there.why:  # dtypes in lists, which stand for those of neighbours

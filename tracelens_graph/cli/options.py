@@ -30,10 +30,12 @@ class Group:
 
     Args:
         make: function whose parameters are the options; the command gets what it returns.
+        panel: what the help calls them; empty for no panel of their own.
     """
 
-    def __init__(self, make: Callable[..., Any]) -> None:
+    def __init__(self, make: Callable[..., Any], panel: str = "") -> None:
         self._make = make
+        self.panel = panel
 
     def parameters(self) -> list[inspect.Parameter]:
         """The options."""

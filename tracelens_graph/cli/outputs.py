@@ -222,6 +222,7 @@ class Writes(Group):
         self, *formats: str, screen: str = "table", folder: bool = False, old: Iterable[str] = (),
         needed: bool = False, files: bool = True,
     ) -> None:  # fmt: skip
+        self.panel = "Output"
         self.formats = formats
         self._screen = "" if needed else screen
         self._folder = folder
@@ -345,7 +346,7 @@ def prepared(command: Callable[..., None]) -> Callable[..., None]:
     """
     own = list(inspect.signature(command, eval_str=True).parameters.values())
     groups = {p.name: group for p in own if (group := _mark(p, Group))}
-    options = {name: group.parameters() for name, group in groups.items()}
+    options = {name: [_in_panel(q, group.panel) for q in group.parameters()] for name, group in groups.items()}
     folders = {p.name: mark for p in own if (mark := _mark(p, Written))}
     spread = [
         q.replace(kind=inspect.Parameter.KEYWORD_ONLY)
@@ -386,6 +387,18 @@ def _mark(parameter: inspect.Parameter, kind: type[Any]) -> Any:
     """What marks a parameter in its annotation; None without such a mark."""
     metadata = getattr(parameter.annotation, "__metadata__", ())
     return next((mark for mark in metadata if isinstance(mark, kind)), None)
+
+
+def _in_panel(parameter: inspect.Parameter, panel: str) -> inspect.Parameter:
+    """An option as the help shows it in a panel."""
+    if not panel:
+        return parameter
+    kind, *metadata = get_args(parameter.annotation)
+    metadata = [copy(one) for one in metadata]
+    for one in metadata:
+        if isinstance(one, ParameterInfo):
+            one.rich_help_panel = panel
+    return parameter.replace(annotation=Annotated[kind, *metadata])
 
 
 def _as_folder(parameter: inspect.Parameter) -> inspect.Parameter:

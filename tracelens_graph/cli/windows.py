@@ -169,7 +169,7 @@ def _chosen(
     )
 
 
-Window = Annotated[WindowChoice, Group(_chosen)]
+Window = Annotated[WindowChoice, Group(_chosen, "Part of the trace")]
 """The parameter of a command that is asked of a part of a trace."""
 
 

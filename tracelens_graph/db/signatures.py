@@ -27,7 +27,7 @@ _SPENT = (
     "MATCH (:Trace {id: $trace})-[e:SPENT]->(s:Signature) "
     "RETURN properties(s) AS signature, properties(e) AS spent ORDER BY e.ns DESC, s.key"
 )
-_KERNELS = "MATCH (:Trace {id: $trace})-[e:SPENT]->(k:KernelName) RETURN k.key, k.name, coalesce(e.median_ns, 0)"
+_KERNELS = "MATCH (:Trace {id: $trace})-[e:SPENT]->(k:KernelName) RETURN k.key, k.name, coalesce(e.median_ns, 1)"
 _STRUCTURE = ("parent", "last", "depth", "owner", "owner_rule", "uid")
 _CALL_NS = 4
 """From one call to the next on the host, of which nothing is known."""
@@ -70,7 +70,7 @@ def _graph(
     kernels: Mapping[str, tuple[str, int]],
 ) -> Core:
     parts = [tuple(str(one.get(part, "")) for part in (*ARGSET_PARTS, "instruction")) for one in signatures]
-    ran = [[kernels[key] for key in one.get("kernels", ()) if key in kernels] or [("", 0)] for one in spent]
+    ran = [[kernels[key] for key in one.get("kernels", ()) if key in kernels] or [("", 1)] for one in spent]
     names = sorted({_REST, "launch", *(one["name"] for one in signatures), *(name for of in ran for name, _ in of)})
     code = {name: place for place, name in enumerate(names)}
     argsets = sorted({one for one in parts if any(one)})
@@ -83,12 +83,12 @@ def _graph(
     work = np.concatenate([durations(one) for one in spent])
     width = np.array([len(one) for one in ran], np.int64)[of]
     call_of = np.repeat(np.arange(len(of)), width)  # the call of each kernel
-    share = np.concatenate([np.tile(_shares(one), n) for one, n in zip(ran, calls.tolist(), strict=True)])
-    kernel = np.concatenate(
-        [np.tile([code[name] for name, _ in one], n) for one, n in zip(ran, calls.tolist(), strict=True)]
-    )
+    many = list(zip(ran, calls.tolist(), strict=True))
+    weight = np.concatenate([np.tile([max(median, 1) for _, median in one], n) for one, n in many])
+    kernel = np.concatenate([np.tile([code[name] for name, _ in one], n) for one, n in many])
     last = np.cumsum(width) - 1
-    dur = np.floor(work[call_of] * share).astype(np.int64)
+    of_call = np.add.reduceat(weight, last + 1 - width)[call_of]
+    dur = np.floor(work[call_of] * (weight / of_call)).astype(np.int64)
     dur[last] += work - np.add.reduceat(dur, last + 1 - width)
     rest = max(int(trace.get("gpu_sum_ns", 0)) - int(work.sum()), 0)
     if rest:
@@ -129,9 +129,3 @@ def durations(spent: Mapping[str, Any]) -> np.ndarray:
     found[:others] += each
     found[0] += rest
     return np.maximum(found, 0)
-
-
-def _shares(kernels: Sequence[tuple[str, int]]) -> np.ndarray:
-    """Which part of a call each of its kernels has."""
-    medians = np.array([median for _, median in kernels], float)
-    return medians / medians.sum() if medians.any() else np.full(len(kernels), 1 / len(kernels))

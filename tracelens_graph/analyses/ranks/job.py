@@ -30,6 +30,7 @@ from tracelens_graph.analyses.stragglers.reasons import OTHERS, UNNAMED
 from tracelens_graph.analyses.stragglers.slowdown import SLOWDOWN, Slowdown, slowdown
 from tracelens_graph.analyses.stragglers.sound import Sound
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.perf.devices import Architecture, architecture
 from tracelens_graph.tables.table import Table
@@ -75,6 +76,11 @@ class Job:
         return self._whole is not None and are_few(self._whole)
 
     @cached_property
+    def _ranks(self) -> TraceSet | None:
+        """The whole traces; of a small job with their graphs, as replays ask for them often."""
+        return self._whole.with_graphs(_read_whole) if self._is_small and self._whole is not None else self._whole
+
+    @cached_property
     def links(self) -> Links:
         """How fast process groups and pairs of ranks are."""
         return Links(self.figures)
@@ -116,7 +122,7 @@ class Job:
 
         None as well where ranks share no collective, and where clocks of hosts are not known.
         """
-        if (whole := self._whole) is None or len(whole) < 2 or not len(self.matched) or self.matched.unknown_clocks:
+        if (whole := self._ranks) is None or len(whole) < 2 or not len(self.matched) or self.matched.unknown_clocks:
             return None
         return JobCauses(whole, self.matched.whole) if all(map(has_gpu_work, whole)) else None
 
@@ -192,6 +198,7 @@ class Job:
 
     def _late_arrivals(self, whole: TraceSet, shown: MatchedCollectives) -> Table:
         """Late arrivals to some collectives of this job, of clocks that can be compared, explained by whole traces."""
+        whole = self._ranks or whole
         everything = self.matched.whole.comparable
         causes = self._causes if self._is_small and everything is self.matched.whole else None
         if everything is shown:
@@ -251,6 +258,11 @@ class Job:
     def tables(self) -> dict[str, Table]:
         """All tables by name."""
         return {name: self.table(name) for name in self.names}
+
+
+def _read_whole(core: Core) -> Core:
+    core.read_all()
+    return core
 
 
 def collectives(ranks: Any, kind: str | None = None, top: int = 0, arch: Any = None, correct: bool = True) -> Table:
