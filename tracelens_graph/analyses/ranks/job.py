@@ -114,10 +114,6 @@ class Job:
             evidence = self.matched.comparable
             is_all = evidence is self.matched
             arrivals = (self.table("late_arrivals") if is_all else self._late_arrivals(self._whole, evidence)).records()
-        if arrivals is not None and not self._is_all and (sound := self._sound_of_all) is not None:
-            # Of one step chance may show as much: who is late in it is late in the whole recording, too.
-            late = {self.matched.ranks[one.place].name for one in sound.excesses}
-            arrivals = [row for row in arrivals if row["trace"] in late]
         return lateness(self.figures, arrivals, self.delays, self._sound)
 
     @cached_property
@@ -141,15 +137,16 @@ class Job:
 
     @cached_property
     def _sound(self) -> Sound | None:
-        """What each rank costs, by a replay; None where that is not known, or most collectives are on the host."""
-        return self._sound_of_all if self._is_all else None
+        """What each rank costs, by a replay of the whole recording; None where that is not known.
 
-    @cached_property
-    def _sound_of_all(self) -> Sound | None:
-        """The same over the whole recording."""
+        Also of parts that are no steps, and where most collectives are on the host.
+        """
+        if not self._is_all and not self.matched.part.startswith("step "):
+            return None
         if not self._is_small or self._causes is None or not self._causes.is_covered:
             return None
-        return Sound(self._causes)
+        found = Sound(self._causes)
+        return found if self._is_all else found.within({step for step in self.figures.step if step is not None})
 
     def repaired(self, places: Sequence[int]) -> WhatIf | None:
         """The recording with some ranks repaired, by a replay.
