@@ -69,6 +69,8 @@ _SUFFIXES = {
     ".zst": "a zstd file",
     ".zip": "a zip archive",
     ".tlg": "a saved graph",
+    ".sqlite": "an SQLite database",
+    ".rpd": "an SQLite database",
 }
 """End of a name -> what the file should be."""
 
@@ -127,7 +129,10 @@ def what_is(head: bytes, name: str, *, unpacked: bool = False) -> str:
         return f"{_NSYS} ({PurePath(name).suffix}); {_AS_SQLITE} {PurePath(name).name}"
     named = "" if unpacked else _SUFFIXES.get(PurePath(name).suffix.lower(), "")
     if named and _BINARY.search(head, 0, 512):
-        return f"is named as {named} and does not begin as one: its first bytes are damaged; copy or record it again"
+        return (
+            f"is named as {named} and does not begin as one: it is encrypted, or its first bytes are damaged; copy or "
+            "record it again"
+        )
     line = text.splitlines()[0].decode("utf-8", "ignore")
     columns = {column.strip().strip('"').lower() for column in line.split(",")}
     for wanted, what in _HEADERS:

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
+import msgspec
+
 from tracelens_graph.errors import NotATraceError, TraceError
 from tracelens_graph.loaders.databases import Database
 from tracelens_graph.loaders.memory_snapshot import snapshot
@@ -143,6 +145,8 @@ def checked(translated: Callable[[Any, str], Iterator[_Piece]], source: Any, nam
     """The pieces of a translation; what no profiler writes, such as a text for a time, is an error in one line."""
     try:
         yield from translated(source, name)
+    except msgspec.ValidationError as error:
+        raise TraceError(f"{name}: is not built as its profiler builds it: {error}") from None
     except (TypeError, ValueError, OverflowError, LookupError, AttributeError) as error:
         raise TraceError(f"{name}: is not built as its profiler builds it: {error!r}") from None
 

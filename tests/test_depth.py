@@ -41,8 +41,7 @@ COMMANDS = {
     ),
     "ranks": ("ranks T F", "ranks T F --path", "ranks T F --html R"),
     "info": ("info T",),
-    "timeline": ("timeline T",),
-    "attribution": ("attribution T", "attribution T --level kernel"),
+    "explain": ("explain T", "explain T headline"),
     "modules": ("modules T", "modules T --format table --by class"),
     "tree": ("tree T", "tree T --gpu-time --uids", "tree T --prune --kind gpu", "tree T --name gemm --up --gpu-time"),
     "roofline": ("roofline T --arch h100-sxm -o R",),
@@ -58,7 +57,10 @@ COMMANDS = {
     ),
     "save": ("save F -o S",),
     "cypher": ("cypher T RETURN~1", "cypher T MATCH~(e:Event)~RETURN~count(e)"),
-    "ask": tuple(f"ask {name} T" for name in QUESTIONS if not QUESTIONS[name].several),
+    "ask": (
+        *(f"ask {name} T" for name in QUESTIONS if not QUESTIONS[name].several),
+        "ask attribution T -p level=kernel",
+    ),
 }
 """Command -> how it is called: F is the trace as a file, T as a saved graph, the others are places to write to."""
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby, repeat
 from operator import index
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import msgspec
 
@@ -32,6 +32,52 @@ _RESERVED = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_
 _CHANGES = {"alloc": 1, "free_completed": -1, "oom": 1}
 
 Entry = dict[str, Any]
+_Whole = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Block(TypedDict):
+    size: _Whole
+    state: str
+    address: NotRequired[_Whole]
+    requested_size: NotRequired[_Whole]
+    frames: NotRequired[Any]
+    history: NotRequired[list[Entry]]
+
+
+class _Segment(TypedDict):
+    device: _Whole
+    address: _Whole
+    total_size: _Whole
+    blocks: list[_Block]
+    stream: NotRequired[int]
+    segment_type: NotRequired[str]
+    segment_pool_id: NotRequired[Any]
+    is_expandable: NotRequired[bool]
+
+
+class _Mark(TypedDict):
+    stage: str
+    name: str
+    device: _Whole
+    time_us: _Whole
+
+
+class _Snapshot(TypedDict):
+    """What is read of a snapshot; entries of the history and stacks are looked at one by one."""
+
+    segments: list[_Segment]
+    device_traces: list[list[Any]]
+    external_annotations: NotRequired[list[_Mark] | None]
+
+
+class _Frame(TypedDict):
+    filename: str
+    line: int
+    name: str
+
+
+class _Stack(TypedDict):
+    frames: list[_Frame]
 
 
 @dataclass(frozen=True)
@@ -55,11 +101,12 @@ def snapshot_in(data: bytes, name: str) -> Entry:
     Raises:
         NotATraceError: it is another pickle, or one that does more than hold plain values.
         TraceError: it is damaged.
+        msgspec.ValidationError: a part of it is not what PyTorch writes; the message says where.
     """
     found = plain_value(data, name)
     if not isinstance(found, dict) or not {"segments", "device_traces"} <= found.keys():
         raise NotATraceError(f"{name}: is a Python pickle, but no snapshot of torch.cuda.memory._dump_snapshot()")
-    return found
+    return dict(msgspec.convert(found, _Snapshot))
 
 
 def translated(data: bytes, name: str) -> Iterator[bytes]:
@@ -253,7 +300,8 @@ def _with_times(found: Iterable[Change], zero: int) -> Iterator[tuple[float, Cha
 
 def _names(frames: Iterable[Entry]) -> list[str]:
     """Names of frames as the profiler writes them, the outermost first."""
-    return [f"{frame['filename']}({frame['line']}): {frame['name']}" for frame in frames][::-1]
+    sound = msgspec.convert({"frames": frames}, _Stack)["frames"]
+    return [f"{frame['filename']}({frame['line']}): {frame['name']}" for frame in sound][::-1]
 
 
 def _frames(open_frames: list[tuple[str, float]], names: Sequence[str], now: float, place: Entry) -> Iterator[Entry]:

@@ -110,7 +110,7 @@ _TABLES = (
          "deviceId"),
     ),
 )  # fmt: skip
-_RANGES = "NVTX_EVENTS"
+_RANGES, _GENERIC = "NVTX_EVENTS", "GENERIC_EVENTS"
 _HOST_TABLES = [table.name for table in _TABLES if table.is_host]
 _GPU_TABLES = [f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET")]
 _COLUMN = re.compile(r"\b(?:[a-z]+[A-Z][A-Za-z]*|bytes)\b")
@@ -266,6 +266,12 @@ def _others(database: Database, ranks: dict[int, int], alone: str) -> Iterator[s
         yield from (_text_of(event, ranks) for event in samples.functions(database, of_thread, calls, held))
     correlation = _correlation(_PROCESS, ranks)
     yield from (_text_of(event, {}) for event in samples.counters(database, of_process, correlation))
+    if not alone and database.has(_GENERIC, "timestamp"):  # of no thread, and known by their source only
+        counted = event_rows(
+            _GENERIC, category="'generic event'", name="''", pid="0", tid="0", arguments={}, start="timestamp",
+            end="timestamp",
+        )  # fmt: skip
+        yield from database.texts(counted)
     yield from _names(database, alone)
 
 

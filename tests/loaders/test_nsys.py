@@ -16,6 +16,7 @@ from nsys_reports import CALL, COPY, KERNEL, PID, RANGE, SECOND, TABLES, TEXTS, 
 
 import tracelens_graph as tlg
 from corpus import needs_corpus
+from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.errors import DamagedTraceWarning, NotATraceError, TraceError
 from tracelens_graph.loaders import reports
 from tracelens_graph.loaders.ranges import range_event
@@ -189,6 +190,15 @@ def test_a_range_without_a_begin_is_counted_and_left_out(tmp_path: Path) -> None
     g = tlg.load(report(tmp_path, {"NVTX_EVENTS": [RANGE, RANGE | {"start": None}]}, TEXTS))
     assert len(g.columns) == 1
     assert g.info.left_out == {"category range without an end": 1}
+
+
+def test_generic_events_are_counted_and_missing_kernels_are_noted(tmp_path: Path) -> None:
+    tables = {name: rows for name, rows in TABLES.items() if "KERNEL" not in name}
+    generic = [{"rawTimestamp": 5, "timestamp": at, "typeId": 1, "data": "{}"} for at in (1_000, 2_000)]
+    g = load_core(report(tmp_path, {**tables, "GENERIC_EVENTS": generic}, TEXTS))
+    assert g.info.left_out["category generic event"] == 2
+    found = {row["what"]: row["missing"] for row in inventory(g)["recording"].records()}
+    assert found["kernels"] == "none"
 
 
 def test_bytes_and_files_give_one_graph(tmp_path: Path) -> None:

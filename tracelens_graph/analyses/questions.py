@@ -25,9 +25,10 @@ from tracelens_graph.cypher import Query, library
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window, narrow, window_of
 from tracelens_graph.registry import FIRST, HOMES, RENAMED, THEMES, Home, Renamed, current, schema_of
-from tracelens_graph.schema import Kind
+from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.tables.table import Column, Table, short_html
 from tracelens_graph.utils.suggest import hint
 from tracelens_graph.utils.texts import whole_number
@@ -110,6 +111,10 @@ class Parameter:
                  re.Pattern: "/an expression/"}  # fmt: skip
         kinds = [kind for kind in self.types if kind is not int or float not in self.types]
         return " or ".join(words.get(kind, str(kind)) for kind in kinds)
+
+
+_LACKS = {"GPU events": GPU_KINDS, "ops": (Kind.Op,), "modules": (Kind.Module,)}
+"""What questions are mostly about."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -197,7 +202,11 @@ class Question:
             table.notes = [*table.notes, *self._remarks(table, traces, parameters)]
             return table
         w = narrow(self._window(given), step=parameters.pop(STEP, None))
-        return self._under_its_name(self.function(w, **self._given, **parameters))
+        table = self._under_its_name(self.function(w, **self._given, **parameters))
+        if not (len(table) or table.notes):
+            lacks = [word for word, kinds in _LACKS.items() if not len(rows_of_kind(w.core.columns, kinds))]
+            table.notes = [f"nothing of this is in the trace, which has no {' and no '.join(lacks)}"] if lacks else []
+        return table
 
     def _window(self, given: Any) -> Window:
         """The window that a question about one trace is asked of; the analysis says whether it needs times."""

@@ -342,6 +342,7 @@ class Asked:
     def _repair(self, job: Job) -> list[str]:
         if not (late := [called(job.matched.ranks, place) for place in job.repairable]):
             return []
+        late.sort(key=lambda one: (len(one), one))
         numbers = len(late) == 1 or all(map(str.isdecimal, late))
         return [self.next("--what-if", f"repair={','.join(late if numbers else late[:1])}")]
 

@@ -46,7 +46,7 @@ class Again:
         asked = {file: _Asked(*self.done[file], question, one) for file, one in given.items()}
         if sum(one.written_bytes for one in asked.values()) <= AGAIN_BYTES:
             here = {file: one for file, one in asked.items() if one.done.written is not None}
-            yield from ((file, question(Reader(partial(self.graph, file)), one.given)) for file, one in here.items())
+            yield from ((file, question(self._reader(file), one.given)) for file, one in here.items())
             asked = {file: one for file, one in asked.items() if file not in here}
         if self._scheduler is not None:
             orders = {file: replace(one, order=abroad(one.order)) for file, one in asked.items()}
@@ -58,6 +58,10 @@ class Again:
             if isinstance(answer, TraceError):
                 raise answer
             yield file, answer
+
+    def _reader(self, file: str) -> Reader:
+        read = partial(self.graph, file)
+        return Reader(read) if file in self._kept else _KeptReader(self.done[file][1], read)
 
     def graph(self, file: str) -> Graph:
         """The graph of a file.

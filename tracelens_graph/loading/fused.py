@@ -106,6 +106,8 @@ def check_one_rank(source: Source) -> None:
 
 def _beginning(source: Source) -> dict[str, Any] | None:
     """The keys before the events of a trace where every event at its beginning names the rank that it is of."""
+    if source.packing in ("pickle", "graph"):
+        return None
     try:
         with source.open() as stream:
             walker = Walker(stream, source.name)

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.bridges import through
+from tracelens_graph.analyses.critical_path.bridges import Bridges, through
 from tracelens_graph.analyses.critical_path.causes import NO_CAUSE, levels
 from tracelens_graph.analyses.critical_path.collective_points import (
     EARLIEST,
@@ -88,7 +88,21 @@ class Meetings:
     def arrivals(self) -> tuple[Rows, Rows]:
         """Parts, and the point that each may be the last to come to."""
         comes = self.found.kind == Edge.arrive
-        return self.found.before[comes], self.found.after[comes] - 2 * len(self.part)
+        part, point = self.found.before[comes], self.found.after[comes] - 2 * len(self.part)
+        for one in self.bridges.over:
+            if one.is_joint and self._matched is not None:
+                number, order = self._matched.number[one.follows], np.argsort(self.found.collective, kind="stable")
+                at, of = expanded(
+                    *(np.searchsorted(self.found.collective[order], number, side) for side in ("left", "right"))
+                )
+                part = np.append(part, np.searchsorted(self.part, one.sends)[of])
+                point = np.append(point, order[at])
+        return part, point
+
+    @cached_property
+    def bridges(self) -> Bridges:
+        """What passes ranks without a file."""
+        return Bridges() if self._matched is None else through(self._matched)
 
     @cached_property
     def _arrivals_at(self) -> Places:
@@ -137,16 +151,10 @@ class Meetings:
 
     @cached_property
     def through_ns(self) -> Ns:
-        """Per part how much later than it starts it comes: what ranks without a file compute before they send it on.
-
-        Of all transfers between the same ranks the one counts that was sent on soonest; see `bridged`.
-        """
-        later, m = np.zeros(len(self.part), np.int64), self._matched
-        for sends, receives in () if m is None else through(m):
-            assert m is not None
-            since = m.start_ns[sends]
-            moves = m.end_ns[receives] - np.maximum(m.start_ns[receives], since)
-            later[np.searchsorted(self.part, sends)] = (m.end_ns[receives] - since).min() - moves.min()
+        """Per part how much later than it starts it comes: what ranks without a file compute before they send it on."""
+        later = np.zeros(len(self.part), np.int64)
+        for one in self.bridges.over:
+            later[np.searchsorted(self.part, one.sends)] = one.later_ns
         return later
 
     def again(self, reach: Mapping[int, Reach], through: bool = False) -> Again:

@@ -17,6 +17,7 @@ from tracelens_graph.analyses.critical_path.causes import (
 )
 from tracelens_graph.analyses.critical_path.points import Edge
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT, ends_of
 from tracelens_graph.graph.arrays import expanded
 from tracelens_graph.utils.arrays import Mask, Ns, Rows, narrow
 
@@ -318,9 +319,9 @@ def incomplete_ranks(m: MatchedCollectives) -> Mask:
     for number in m.incomplete.tolist():
         parts = m.parts_of(number).tolist()
         there = {int(m.trace[part]) for part in parts}
-        found[
-            [place[one] for one in m.parts.collective(parts[0]).ranks or () if place.get(one, -1) not in {-1, *there}]
-        ] = True
+        one = m.parts.collective(parts[0])
+        group = ends_of(one) if one.kind in POINT_TO_POINT else one.ranks or ()
+        found[[place[rank] for rank in group if place.get(rank, -1) not in {-1, *there}]] = True
     return found & (2 * found.sum() < len(found))
 
 

@@ -57,6 +57,8 @@ def place_of(found: Iterable[Pass]) -> dict[int, Place]:
 
 def nothing_found(core: Core) -> str:
     """Why there are no passes, in words."""
+    if not len(core.gpu_rows):
+        return "there are no GPU events"
     if not nameless(core).any():
         return "ops are known of all its GPU events"
     return f"fewer than {FEWEST} layers repeat in what it replays from graphs or runs without ops"

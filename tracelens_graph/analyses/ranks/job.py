@@ -30,6 +30,7 @@ from tracelens_graph.analyses.stragglers.reasons import OTHERS, UNNAMED
 from tracelens_graph.analyses.stragglers.slowdown import SLOWDOWN, Slowdown, slowdown
 from tracelens_graph.analyses.stragglers.sound import Sound
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.perf.devices import Architecture, architecture
 from tracelens_graph.tables.table import Table
@@ -75,6 +76,11 @@ class Job:
         return self._whole is not None and are_few(self._whole)
 
     @cached_property
+    def _ranks(self) -> TraceSet | None:
+        """The whole traces; of a small job with their graphs, as replays ask for them often."""
+        return self._whole.with_graphs(_read_whole) if self._is_small and self._whole is not None else self._whole
+
+    @cached_property
     def links(self) -> Links:
         """How fast process groups and pairs of ranks are."""
         return Links(self.figures)
@@ -108,10 +114,6 @@ class Job:
             evidence = self.matched.comparable
             is_all = evidence is self.matched
             arrivals = (self.table("late_arrivals") if is_all else self._late_arrivals(self._whole, evidence)).records()
-        if arrivals is not None and not self._is_all and (sound := self._sound_of_all) is not None:
-            # Of one step chance may show as much: who is late in it is late in the whole recording, too.
-            late = {self.matched.ranks[one.place].name for one in sound.excesses}
-            arrivals = [row for row in arrivals if row["trace"] in late]
         return lateness(self.figures, arrivals, self.delays, self._sound)
 
     @cached_property
@@ -120,7 +122,7 @@ class Job:
 
         None as well where ranks share no collective, and where clocks of hosts are not known.
         """
-        if (whole := self._whole) is None or len(whole) < 2 or not len(self.matched) or self.matched.unknown_clocks:
+        if (whole := self._ranks) is None or len(whole) < 2 or not len(self.matched) or self.matched.unknown_clocks:
             return None
         return JobCauses(whole, self.matched.whole) if all(map(has_gpu_work, whole)) else None
 
@@ -135,15 +137,16 @@ class Job:
 
     @cached_property
     def _sound(self) -> Sound | None:
-        """What each rank costs, by a replay; None where that is not known, or most collectives are on the host."""
-        return self._sound_of_all if self._is_all else None
+        """What each rank costs, by a replay of the whole recording; None where that is not known.
 
-    @cached_property
-    def _sound_of_all(self) -> Sound | None:
-        """The same over the whole recording."""
+        Also of parts that are no steps, and where most collectives are on the host.
+        """
+        if not self._is_all and not self.matched.part.startswith("step "):
+            return None
         if not self._is_small or self._causes is None or not self._causes.is_covered:
             return None
-        return Sound(self._causes)
+        found = Sound(self._causes)
+        return found if self._is_all else found.within({step for step in self.figures.step if step is not None})
 
     def repaired(self, places: Sequence[int]) -> WhatIf | None:
         """The recording with some ranks repaired, by a replay.
@@ -195,6 +198,7 @@ class Job:
 
     def _late_arrivals(self, whole: TraceSet, shown: MatchedCollectives) -> Table:
         """Late arrivals to some collectives of this job, of clocks that can be compared, explained by whole traces."""
+        whole = self._ranks or whole
         everything = self.matched.whole.comparable
         causes = self._causes if self._is_small and everything is self.matched.whole else None
         if everything is shown:
@@ -254,6 +258,11 @@ class Job:
     def tables(self) -> dict[str, Table]:
         """All tables by name."""
         return {name: self.table(name) for name in self.names}
+
+
+def _read_whole(core: Core) -> Core:
+    core.read_all()
+    return core
 
 
 def collectives(ranks: Any, kind: str | None = None, top: int = 0, arch: Any = None, correct: bool = True) -> Table:

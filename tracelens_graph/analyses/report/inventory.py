@@ -396,23 +396,28 @@ def _recorded_with(how: dict[str, str]) -> tuple[Option, ...]:
     )
 
 
-_OF_NSYS = _recorded_with({
+_KERNELS = Option(
+    "kernels", "", lambda g: len(g.gpu_rows) > 0, _lacks(Kind.Kernel),
+    "only copies and fills count as GPU work: the time of kernels that ran seems idle",
+)  # fmt: skip
+
+_OF_NSYS = (replace(_KERNELS, how="nsys profile --trace=cuda, and an export of all tables"), *_recorded_with({
     "GPU work": "nsys profile --trace=cuda,nvtx",
     "ops": "nsys profile --trace=cuda,nvtx, and torch.autograd.profiler.emit_nvtx() around the steps",
     "shapes": "emit_nvtx(record_shapes=True)",
     "module frames": "a range of NVTX around each module",
     "steps": "a range of NVTX named ProfilerStep#n around each step",
     "launches of GPU work": "start recording before the work is launched; --cuda-graph-trace=node for graphs",
-})  # fmt: skip
+}))  # fmt: skip
 """The same of a report of Nsight Systems."""
 
-_OF_ROCPROF = _recorded_with({
+_OF_ROCPROF = (replace(_KERNELS, how="rocprofv3 --kernel-trace"), *_recorded_with({
     "GPU work": "rocprofv3 --kernel-trace --memory-copy-trace",
     "ops": "rocprofv3 --marker-trace, and a range of roctx around each op",
     "module frames": "a range of roctx around each module",
     "steps": "a range of roctx named ProfilerStep#n around each step",
     "launches of GPU work": "rocprofv3 --hip-trace",
-})  # fmt: skip
+}))  # fmt: skip
 """The same of what AMD's profilers write."""
 
 _OF_SNAPSHOT = (

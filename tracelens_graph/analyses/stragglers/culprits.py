@@ -63,6 +63,8 @@ class Culprit:
             over the recording, of the latest of them in each step.
         percent: its share of the recording; without a replay of the mean span of the ranks.
         step_ns: the same per step in which they are late.
+        of: what it is a share of, in words.
+        is_at_least: whether it may be more.
         also: further reasons of the same ranks in words, that with more lateness first.
     """
 
@@ -76,6 +78,8 @@ class Culprit:
     late_ns: int
     percent: float
     step_ns: int
+    of: str
+    is_at_least: bool = False
     also: tuple[str, ...] = ()
 
     @property
@@ -86,10 +90,10 @@ class Culprit:
     @property
     def text(self) -> str:
         """Who, when, by how much and why, for people."""
-        in_all = f"{shown_ms(self.late_ns)} ({self.percent:.1f} % of the recording)"
+        in_all = f"{shown_ms(self.late_ns)} ({self.percent:.1f} % of {self.of})"
         is_once = not self.steps or self.step_ns == self.late_ns
         by = in_all if is_once else f"{shown_ms(self.step_ns)} a step, {in_all} in all"
-        return f"{self.who}{self.when}, by {by}: {self.why}"
+        return f"{self.who}{self.when}, by {'at least ' * self.is_at_least}{by}: {self.why}"
 
 
 def culprits_table(culprits: Sequence[Culprit], m: MatchedCollectives, notes: Sequence[str]) -> Table:

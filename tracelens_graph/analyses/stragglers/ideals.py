@@ -12,7 +12,6 @@ from functools import cached_property
 
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.bridges import ends_elsewhere
 from tracelens_graph.analyses.critical_path.job_causes import JobCauses
 from tracelens_graph.analyses.critical_path.lanes import Lane, Lanes, compared_by
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT, ends_of
@@ -191,7 +190,8 @@ class _Transfers:
             return
         takes = np.concatenate([one.moves_ns for one in job.did])
         number = m.number[part]
-        is_whole = (m.count[number] >= m.group_size[number]) & ~self._is_through[part]
+        passes = self._passes
+        is_whole = (m.count[number] >= m.group_size[number]) & (passes[part] < 0)
         keys = [self._key(at) for at in part.tolist()]
         equal: dict[tuple[object, ...], list[int]] = {}
         for at in np.flatnonzero((takes >= 0) & is_whole).tolist():
@@ -208,7 +208,8 @@ class _Transfers:
             if key not in equal:
                 usual[key] = min(ns, usual.get(key, ns))
         for at in lacking:
-            self._ideal[at] = min(usual[keys[at]], int(takes[at]))
+            least = int(passes[part[at]])
+            self._ideal[at] = min(usual[keys[at]] if least < 0 else least, int(takes[at]))
         for at in alone:
             self._alone[m.trace[at]] |= dict.fromkeys(m.parts.kernels(at), usual[self._key(at)])
 
@@ -217,15 +218,17 @@ class _Transfers:
         assert self._job.matched is not None
         one = self._job.matched.parts.form_of(part)
         size = one.in_bytes if one.kind in POINT_TO_POINT else (one.in_bytes, one.out_bytes)
-        through = ends_of(one) if one.kind == "recv" and self._is_through[part] else ()
-        return one.kind, size, one.group_size, through
+        return one.kind, size, one.group_size, self._job.meetings.bridges.ahead.get(part)
 
     @cached_property
-    def _is_through(self) -> Mask:
-        """Per part whether it is of a transfer through a rank without a file; see `bridged`."""
+    def _passes(self) -> Ns:
+        """Per part how long at least what follows from a rank without a file takes; -1 of others. See `bridged`."""
         m = self._job.matched
         assert m is not None
-        return (m.number >= 0) & np.isin(m.parts.form, list(ends_elsewhere(m)))
+        found = np.full(len(m.number), -1)
+        for one in self._job.meetings.bridges.over:
+            found[np.isin(m.number, m.number[one.follows])] = one.moves_ns
+        return found
 
     def _parts_alone(self) -> list[int]:
         """Parts on the GPU that fit those of no other rank, as no other rank of the group has a file."""
@@ -242,8 +245,7 @@ class _Transfers:
             ]
         )
         is_send = np.array([one.kind == "send" for one in m.parts.forms], bool)
-        fits_none = (m.number < 0) | (self._is_through & is_send[m.parts.form])
-        return np.flatnonzero(fits_none & is_alone[m.parts.form]).tolist()
+        return np.flatnonzero(((m.number < 0) | is_send[m.parts.form]) & is_alone[m.parts.form]).tolist()
 
     def even(self, rank: int, lanes: _Ideal) -> Even:
         """What operations of a rank would take.

@@ -17,7 +17,7 @@ import numpy as np
 from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
 from tracelens_graph.analyses.ranks.figures import NOISE, Figures, held_up_by, later_by
 from tracelens_graph.analyses.ranks.link_delays import LinkDelays
-from tracelens_graph.analyses.ranks.matched_collectives import ALONE, MatchedCollectives
+from tracelens_graph.analyses.ranks.matched_collectives import ALONE, NO_PARTNER, MatchedCollectives
 from tracelens_graph.analyses.ranks.matching_notes import notes_on_matching
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
 from tracelens_graph.analyses.stragglers.culprits import Culprit, joined
@@ -101,6 +101,8 @@ def lateness(
         why = f"no rank is proven late: {'; '.join(notes_on_matching(m))}"
         return Lateness((), None, (why, *files)) if doubtful else None
     there = f"ranks are missing in {m.lacking:,} of {len(m):,} collectives, which are judged by those there"
+    if alone := sum(why in (ALONE, NO_PARTNER) for _, why in m.unmatched):
+        there += f", and in {alone:,} more, of which one rank alone is there"
     missing = [there] if m.lacking else []
     if unknown := m.unknown_clocks:
         apart = f"how far the clocks of {unknown:,} hosts are apart is not known"
@@ -270,8 +272,15 @@ def _grouped(figures: Figures, found: Sequence[Excess], sound: Sound | None) -> 
         worst = max((one for one in late if one.what.startswith(what)), key=lambda one: (bool(one.what), one.ns))
         yield Culprit(
             tuple(places), called(figures.names, places, moves, shared), tuple(struck), when(struck, steps), moves,
-            reason, worst.what, cost, percent(cost, span), round(cost / max(len(struck), 1)),
+            reason, worst.what, cost, percent(cost, span), round(cost / max(len(struck), 1)), _part(figures),
+            sound is not None and sound.is_at_least,
         )  # fmt: skip
+
+
+def _part(figures: Figures) -> str:
+    """What costs are a share of, in words."""
+    m = figures.matched
+    return "the recording" if len(m.whole) == len(m) else m.part  # as of the only step
 
 
 def _steps(figures: Figures) -> list[int]:
@@ -315,10 +324,10 @@ def _nobody(figures: Figures, by: tuple[np.ndarray, Ns], sound: Sound | None) ->
         own = later[last == worst]
         return (
             f"{rank_titles(m.ranks)[worst]} is last to {len(own):,} of {int((m.trace[m.order] == worst).sum()):,} "
-            f"collectives, by {shown_ms(float(np.median(own)))} (median): that costs {at_most} of the recording"
+            f"collectives, by {shown_ms(float(np.median(own)))} (median): that costs {at_most} of {_part(figures)}"
         )
     if share < LEAST_PERCENT:
-        return f"no rank is late: the delays that any one of them causes add up to {at_most} of the recording"
+        return f"no rank is late: the delays that any one of them causes add up to {at_most} of {_part(figures)}"
     return "no rank is late for a reason of its own: who comes last waited for others before, or is last by chance"
 
 

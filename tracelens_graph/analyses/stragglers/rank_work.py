@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
+from tracelens_graph.analyses.critical_path.bridges import ends_elsewhere
 from tracelens_graph.analyses.critical_path.path_nodes import innermost_calls
 from tracelens_graph.analyses.idle.host_states import ABSENT, ALLOCATION, LAUNCH, PYTHON, STATES, SYNCHRONIZATION
 from tracelens_graph.analyses.idle.idle import calls_of
@@ -374,13 +376,23 @@ def pipelines(matched: MatchedCollectives) -> tuple[Codes, Codes]:
     """For each rank the number of its pipeline, and its stage there.
 
     Ranks that transfers join, directly or over others, are of one pipeline. Its stages are in the order in which they
-    first send something: a stage sends when it has received and computed.
+    first send something: a stage sends when it has received and computed. Ranks without a file have their stage, too.
     """
     m, count = matched, len(matched.ranks)
     transfers: Mask = np.array([kind in POINT_TO_POINT for kind in m.kind], bool)
     parts = m.order[np.repeat(transfers, m.count)]
     rank, other = m.trace[parts], m.per_part(m.trace[m.last_part])[parts]
-    number = np.arange(count)
+    sends = parts[np.array([one.kind == "send" for one in m.parts.forms], bool)[m.parts.form[parts]]]
+    sender, when = m.trace[sends], m.last_start_ns[m.number[sends]]
+    elsewhere = ends_elsewhere(m)
+    there = {one.rank: at for at, one in enumerate(m.ranks)}
+    place = there | {one: count + at for at, one in enumerate(sorted({*chain(*elsewhere.values())} - {*there}))}
+    for form, (source, target) in elsewhere.items():
+        of = np.flatnonzero(m.parts.form == form)
+        rank, other = np.append(rank, place[source]), np.append(other, place[target])
+        if place[source] >= count:
+            sender, when = np.append(sender, np.full(len(of), place[source])), np.append(when, m.end_ns[of])
+    number = np.arange(len(place))
     while True:  # the smallest place of each pipeline goes on from rank to rank
         least = number.copy()
         np.minimum.at(least, rank, number[other])
@@ -389,10 +401,9 @@ def pipelines(matched: MatchedCollectives) -> tuple[Codes, Codes]:
             break
         number = least
     pipeline = np.unique(number, return_inverse=True)[1]
-    first = np.full(count, np.iinfo(np.int64).max)
-    sends = parts[np.array([one.kind == "send" for one in m.parts.forms], bool)[m.parts.form[parts]]]
-    np.minimum.at(first, m.trace[sends], m.last_start_ns[m.number[sends]])
-    stage = np.zeros(count, np.int64)
+    first = np.full(len(place), np.iinfo(np.int64).max)
+    np.minimum.at(first, sender, when)
+    stage = np.zeros(len(place), np.int64)
     for _, of in positions_by(pipeline):
         stage[of[np.lexsort((of, first[of]))]] = np.arange(len(of))
-    return pipeline, stage
+    return pipeline[:count], stage[:count]

@@ -240,10 +240,12 @@ def _host(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
     if not late.blamed.rank.on_gpu and label[1].startswith(DISTRIBUTED):
         return Reason(OTHERS, new, called(core, spent), evidence, spent.row)
     works, others_work = ({one: spent.ns for one, spent in of.items() if one[0] in WORKS} for of in (mine, others))
-    if state in WORKS and shared_factor(works, others_work):
-        evidence = _compared(arrivals, late, sum(works.values()), sum(others_work.values()))
-        return Reason(SLOW_HOST, new, ALL_CALLS, evidence)
     other_ns = others.get(label, Spent()).ns
+    # A stretch may hold few calls of a host on which all take longer.
+    always = arrivals.slow_hosts[late.blamed.rank.ordinal] if spent.ns < 2 * other_ns else ""
+    if state in WORKS and (always or shared_factor(works, others_work)):
+        evidence = _compared(arrivals, late, sum(works.values()), sum(others_work.values()))
+        return Reason(SLOW_HOST, new, always or ALL_CALLS, evidence)
     if len(ours) > 1:
         evidence += f"; of this call {shown_ms(spent.ns)} against {shown_ms(other_ns)}"
     what = called(core, spent)

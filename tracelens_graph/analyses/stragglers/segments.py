@@ -16,7 +16,8 @@ import numpy as np
 
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.stragglers.chains import Chain
-from tracelens_graph.analyses.stragglers.rank_work import RankWork, pipelines, shared_ends
+from tracelens_graph.analyses.stragglers.rank_work import HostLabels, RankWork, pipelines, shared_ends
+from tracelens_graph.analyses.stragglers.slow_hosts import slow_hosts, totals_of
 from tracelens_graph.graph.deferred import Deferred
 from tracelens_graph.graph.trace_set import TraceSet
 
@@ -26,7 +27,7 @@ _READ, _READ_EVENTS = 4, 400_000
 """How many where that holds graphs that are read again when needed; more as long as they have no more events."""
 
 _WOKEN_NS = 20_000
-"""What starts so soon after another collective of a thread waited there for its end."""
+"""Who waited no longer than this within a collective did not wait for its end; what starts so soon after it did."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,9 @@ class Arrivals:
         else:
             starts = [one.end_ns(before) for one in ranks]
             apart = [end - start for start, end in zip(starts, ends, strict=True)]
-            if min(apart) < 0 or apart[1] <= _WOKEN_NS < apart[0]:  # the host ran on, and the median one queued up
+            begun = median.start_ns(before)
+            ran_on = median.own_ns(begun, starts[1]) > starts[1] - begun - _WOKEN_NS
+            if ran_on or min(apart) < 0 or apart[1] <= _WOKEN_NS < apart[0]:  # at last the median one queued up
                 starts = [one.start_ns(before) for one in ranks]
         own = [one.own_ns(start, end) for one, start, end in zip(ranks, starts, ends, strict=True)]
         of_step = [one.own_of_step_ns(collective) for one in ranks]
@@ -207,6 +210,13 @@ class Arrivals:
         until = rank.launched_ns(collective, end_ns)
         begun = start_ns if reference is None else rank.launched_ns(reference, start_ns)
         return min(begun, until), until
+
+    @cached_property
+    def slow_hosts(self) -> list[str]:
+        """Per rank the threads on which all calls take longer than on the others; empty where graphs are not held."""
+        if not self.is_held:
+            return [""] * len(self.traces)
+        return slow_hosts([totals_of(one.core, HostLabels(one.core)) for one in self.traces])
 
     @cached_property
     def pipeline(self) -> list[int]:

@@ -208,7 +208,7 @@ class Slowdown:
         return f"{found}; ranks that are missing are taken to hold nobody up" if lacking else found
 
     def _line(self, known: Mapping[int, tuple[str, str]]) -> str:
-        text = f"slowdown: {self.job:.2f} times the ideal job, in which ranks have even work"
+        text = f"slowdown: {self.job:.2f} times the ideal job, in which ranks share all work evenly"
         if self.job < 1 - NO_FASTER:
             of_late = ", but the job is faster without what makes ranks late" if known else ""
             return f"slowdown: none is found: by the replay the job would not be faster with even work{of_late}"

@@ -1,22 +1,24 @@
 """What each rank costs a job against the one in which no rank is slower than its like, by a replay.
 
 Ranks of one stage of a pipeline run the same program: the GPU work of each is compared with the median of the others,
-step by step; so are ranks alone in their stages that run the same kernels in one order. Ranks of different stages are
-compared by kernels of equal names and inputs. The ideal job of `slowdown` moves what is too much for a stage to the
-others, which may take as long; here it is gone. Host time between two calls is that of the ideal job, the median of
-equal stretches, and transfers take what they took.
+step by step; so are ranks alone in their stages that run kernels of the same names in one order. Ranks of different
+stages are compared by kernels of equal names and inputs. The ideal job of `slowdown` moves what is too much for a stage
+to the others, which may take as long; here it is gone. Host time between two calls is that of the ideal job, the median
+of equal stretches, and transfers take what they took.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from tracelens_graph.analyses.critical_path.bridges import ends_elsewhere
 from tracelens_graph.analyses.critical_path.job_causes import JobCauses
 from tracelens_graph.analyses.critical_path.lanes import Lane
 from tracelens_graph.analyses.idle.host_states import PROFILER
@@ -111,13 +113,13 @@ class _Usual(NamedTuple):
     Attributes:
         excess: by which share it takes longer.
         chance: by which share it does so by chance at most.
-        ns: per key what a kernel takes there.
+        share: per key the share of its time that a kernel takes there.
         by_place: whether each takes there what its like at the same place take, where that is known.
     """
 
     excess: float
     chance: float
-    ns: np.ndarray
+    share: np.ndarray
     by_place: bool = False
 
 
@@ -162,7 +164,7 @@ class Usual:
         """Per rank a number, the same for ranks of one stage; of those alone in theirs for those that run the same."""
         alone = np.bincount(self._stage)[self._stage] == 1
         numbers: dict[object, int] = {}
-        runs = [sorted((lane, keys.tobytes()) for lane, keys in lanes.items()) for lanes in self._key]
+        runs = [sorted((key, lane.names) for key, lane in lanes.items() if key[1] == "gpu") for lanes in self._did]
         both = zip(self._stage.tolist(), alone.tolist(), runs, strict=True)
         return np.array([numbers.setdefault(tuple(ran) if one else at, len(numbers)) for at, one, ran in both])
 
@@ -222,17 +224,19 @@ class Usual:
             if key[1] == "host":
                 usual[key] = lane
             elif place in self.slow:
-                mean = np.rint(found.ns[self._key[place][key]]).astype(np.int64)
+                there = np.rint(takes * found.share[self._key[place][key]]).astype(np.int64)
                 like = self._like[place][key]
-                usual[key] = np.where(takes >= 0, np.where(found.by_place & (like > 0), like, mean), -1)
+                usual[key] = np.where(takes >= 0, np.where(found.by_place & (like > 0), like, there), -1)
             else:
                 usual[key] = takes.astype(np.int64)
         return replace(even, lanes=usual, moves_ns=np.where(even.kind < 0, even.moves_ns, -1))
 
-    def longer_ns(self, place: int) -> int:
-        """How much longer GPU work of a rank takes than that of its like, chance included."""
+    def longer_ns(self, place: int) -> dict[int, int]:
+        """Number of a step -> how much longer GPU work of a rank takes than that of its like, chance included."""
         gpu = self._gpu[place]
-        return int(np.maximum(gpu.takes - gpu.like, 0).sum())
+        steps, at = np.unique(gpu.step, return_inverse=True)
+        ns = sum_by_group(at, np.maximum(gpu.takes - gpu.like, 0), len(steps))
+        return dict(zip(steps.tolist(), ns.tolist(), strict=True))
 
     def more_ns(self, place: int, kind: int) -> dict[int, int]:
         """Number of a step -> by how much work of a rank takes longer, ns."""
@@ -249,11 +253,25 @@ class Sound:
 
     Args:
         job: its ranks.
+
+    Attributes:
+        is_at_least: whether ranks may cost more, as of some without a file it is not known what they wait for.
     """
 
     def __init__(self, job: JobCauses) -> None:
-        self._has_steps = len(job.steps.number) > 0
+        self._steps: frozenset[int] | None = None
+        self._numbers = job.steps.number
+        self.is_at_least = job.matched is not None and bool(ends_elsewhere(job.matched))
         self._work = work_of_job(job, self._instead)
+
+    def within(self, steps: Iterable[int]) -> Sound:
+        """The same of some steps: of what a rank costs over all the part that its work takes longer in them."""
+        found = copy(self)
+        found._steps = frozenset(steps)
+        return found
+
+    def _of_steps(self, of_step: Mapping[int, int]) -> int:
+        return sum(ns for step, ns in of_step.items() if self._steps is None or step in self._steps)
 
     def _instead(self, job: JobCauses, stage: Codes, even: list[Even]) -> list[Even]:
         self._usual = Usual(job, stage, even)
@@ -266,9 +284,17 @@ class Sound:
     def _mask(self, value: bool) -> Mask:
         return np.full((len(self._work.workers), len(self._work.kinds)), value)
 
-    @cached_property
+    @property
     def recorded_ns(self) -> float:
-        """The length of all steps as recorded."""
+        """The length of the steps as recorded."""
+        return self._recorded_ns * self._part
+
+    @property
+    def _part(self) -> float:
+        return 1.0 if self._steps is None else len(self._steps) / max(len(self._numbers), 1)
+
+    @cached_property
+    def _recorded_ns(self) -> float:
         return self._length_ns(self._mask(True))
 
     @cached_property
@@ -284,34 +310,40 @@ class Sound:
         return self._length_ns(kept) - self._sound_ns
 
     def cost_ns(self, places: Sequence[int], kind: int) -> int:
-        """What the recording takes longer for late work of some ranks, once no other rank is late.
+        """What the steps take longer for late work of some ranks, once no other rank is late.
 
         Args:
             places: the ranks.
             kind: the type of operations that count.
         """
         kept = self._mask(True)
-        for one in self.excesses:
+        for one in self._excesses:
             kept[one.place, kind_of(one.reason)] = False
         without = self._length_ns(kept)
         kept[list(places), kind] = True
-        return round(self._length_ns(kept) - without)
+        more = [self._usual.more_ns(place, kind) for place in places]
+        share = sum(map(self._of_steps, more)) / max(sum(sum(one.values()) for one in more), 1)
+        return round((self._length_ns(kept) - without) * share)
 
     def longer_ns(self, place: int) -> int:
         """How much longer the work of a rank takes than that of its like, which is what it costs at most."""
-        return self._usual.longer_ns(place) + int(self._work.excess_ns[place, HOST])
+        return sum(map(self._of_steps, (self._usual.longer_ns(place), self._usual.more_ns(place, HOST))))
 
     def counts(self, ns: float) -> bool:
         """Whether what ranks cost is worth a name."""
-        return ns >= self._sound_ns * min(LEAST_COST, LEAST_OF_A_STEP / self._work.steps)
+        return ns >= self._part * self._sound_ns * min(LEAST_COST, LEAST_OF_A_STEP / self._work.steps)
 
     def _may_count(self, ns: float) -> bool:
         """Whether it may be with what other ranks cost for the same reason."""
         return self.counts(_PARTS * ns)
 
-    @cached_property
+    @property
     def excesses(self) -> list[Excess]:
         """What ranks did longer than their like that costs the job something, step by step."""
+        return [one for one in self._excesses if self._steps is None or one.step in self._steps]
+
+    @cached_property
+    def _excesses(self) -> list[Excess]:
         found: list[Excess] = []
         for place in range(len(self._work.workers)):
             costs = {kind: self._alone_ns(place, kind) for kind in (COMPUTATION, HOST)}
@@ -328,7 +360,7 @@ class Sound:
         of_step = self._usual.more_ns(place, kind)
         least = max(SMALL_SHARE * max(of_step.values(), default=0), 1)
         return [
-            Excess(place, step if self._has_steps else None, reason, what, ns)
+            Excess(place, step if len(self._numbers) else None, reason, what, ns)
             for step, ns in of_step.items()
             if ns >= least
         ]
@@ -340,7 +372,7 @@ def kind_of(reason: str) -> int:
 
 
 def _none(own: _Means) -> _Usual:
-    return _Usual(0.0, 0.0, own.ns)
+    return _Usual(0.0, 0.0, np.ones(len(own.ns)))
 
 
 def _beside(
@@ -369,7 +401,7 @@ def _beside(
     is_left = (own.number * own.ns).sum() * (1 - usual / total)
     share = min(max(is_left / more, 0.0), 1.0) if more > 0 else 0.0
     chance = SIGMAS * (error[0] + of_median) ** 0.5 / usual
-    return _Usual(total / usual - 1, chance, own.ns * (1 - share * (1 - ratio)), by_place=True)
+    return _Usual(total / usual - 1, chance, 1 - share * (1 - ratio), by_place=True)
 
 
 def _across(own: _Means, others: Sequence[_Means]) -> _Usual:
@@ -380,8 +412,10 @@ def _across(own: _Means, others: Sequence[_Means]) -> _Usual:
     if not there.any():
         return _none(own)
     ns = own.ns.copy()
-    ns[there] = np.nanmedian(theirs[:, there], axis=0)
+    # Of two the lower one: the other may be slow.
+    ns[there] = np.nanquantile(theirs[:, there], 0.5, axis=0, method="lower")
     of_median = _OF_MEDIAN * np.nanmedian(error[:, there], axis=0) / (~np.isnan(theirs[:, there])).sum(axis=0)
     variance = float((own.number[there] * own.variance[there] + own.number[there] ** 2 * of_median).sum())
     usual = float((own.number * ns).sum())
-    return _Usual(float((own.number * own.ns).sum()) / usual - 1, SIGMAS * variance**0.5 / usual, ns)
+    excess = float((own.number * own.ns).sum()) / usual - 1
+    return _Usual(excess, SIGMAS * variance**0.5 / usual, ns / np.maximum(own.ns, 1))
