@@ -76,15 +76,15 @@ class FileDetails(Details):
                 position = chunk.offset + chunk.length
                 yield _repaired(bytes(text), chunk) if chunk.repaired else b"[" + bytes(text) + b"]"
 
-    def events(self, uids: Iterable[int]) -> dict[int, dict[str, Any]]:
-        """uid -> the original event, for those that stand in the file.
+    def each(self, uids: Iterable[int]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """uid and original event of those that stand in the file.
 
         Raises:
             ChangedTraceError: the file is no longer the one that was loaded.
             TraceError: events are not at the places that the cache names.
         """
         try:
-            return super().events(uids)
+            yield from super().each(uids)
         except (msgspec.DecodeError, UnicodeDecodeError, IndexError):
             name = self.source.name
             raise TraceError(f"{name}: its events are not where its graph in the cache says; empty the cache") from None

@@ -8,6 +8,7 @@ Source: the instructions as `Lib/pickletools.py` of Python describes them, proto
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from tracelens_graph.errors import NotATraceError, TraceError
@@ -37,77 +38,64 @@ def plain_value(data: bytes, name: str) -> Any:
 
 
 class _Reader:
-    """The machine that a pickle is a program for: a stack, a memo, and a place in the text."""
+    """The machine that a pickle is a program for: a stack and a memo."""
 
     def __init__(self, data: bytes, name: str) -> None:
         self._data, self._name = data, name
-        self._at = 0
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
 
     def value(self) -> Any:
         """Follow all instructions; the value that is left."""
+        # Snapshots have tens of millions of instructions: what each needs is looked up once, and at the least cost.
         data, stack, memo = self._data, self._stack, self._memo
+        push, sizes, ready = stack.append, _SIZES.get, _READY.get
+        at = 0
         while True:
-            code = data[self._at : self._at + 1]
-            self._at += 1
-            if code in _SIZES:  # a number, or what stands in the memo at it
-                form, kind = _SIZES[code]
-                number = self._number(form)
-                if kind == "value":
-                    stack.append(number)
-                elif kind == "get":
-                    stack.append(memo[number])
-                elif kind == "put":
+            code = data[at]
+            at += 1
+            if (size := sizes(code)) is not None:  # a number, or what stands in the memo at it
+                unpack, width, kind = size
+                (number,) = unpack(data, at)
+                at += width
+                if kind == _PUT:
                     memo[number] = stack[-1]
-                elif kind == "text":
-                    stack.append(self._bytes(number).decode("utf-8", "surrogatepass"))
-                elif kind == "bytes":
-                    stack.append(self._bytes(number))
-                elif kind == "long":
-                    stack.append(int.from_bytes(self._bytes(number), "little", signed=True))
-            elif code == b"\x94":
+                elif kind == _GET:
+                    push(memo[number])
+                elif kind == _VALUE:
+                    push(number)
+                elif kind != _SKIP:
+                    if number < 0 or at + number > len(data):
+                        raise IndexError
+                    push(kind(data[at : at + number]))
+                    at += number
+            elif (make := ready(code)) is not None:
+                push(make())
+            elif code == _MEMOIZE:
                 memo[len(memo)] = stack[-1]
-            elif code in _EMPTY:
-                stack.append(_EMPTY[code]())
-            elif code in _CONSTANTS:
-                stack.append(_CONSTANTS[code])
-            elif code == b"u":
+            elif code == _SETITEMS:
                 items = self._since_mark()
                 stack[-1].update(zip(items[::2], items[1::2], strict=True))
-            elif code == b"s":
+            elif code == _SETITEM:
                 value, key = stack.pop(), stack.pop()
                 stack[-1].update({key: value})
-            elif code == b"e":
+            elif code == _APPENDS:
                 items = self._since_mark()
                 stack[-1].extend(items)
-            elif code == b"a":
+            elif code == _APPEND:
                 item = stack.pop()
                 stack[-1].append(item)
-            elif code == b"t":
-                stack.append(tuple(self._since_mark()))
-            elif code in _TUPLES:
-                count = _TUPLES[code]
+            elif code == _TUPLE:
+                push(tuple(self._since_mark()))
+            elif count := _TUPLES.get(code):
                 items = stack[-count:]
                 if len(items) < count:
                     raise IndexError
                 stack[-count:] = [tuple(items)]
-            elif code == b".":
+            elif code == _STOP:
                 return stack.pop()
             else:
-                self._refuse(code)
-
-    def _number(self, form: struct.Struct) -> Any:
-        (number,) = form.unpack_from(self._data, self._at)
-        self._at += form.size
-        return number
-
-    def _bytes(self, count: int) -> bytes:
-        found = self._data[self._at : self._at + count]
-        if count < 0 or len(found) < count:
-            raise IndexError
-        self._at += count
-        return found
+                self._refuse(code, at)
 
     def _since_mark(self) -> list[Any]:
         at = len(self._stack) - 1
@@ -119,31 +107,44 @@ class _Reader:
         del self._stack[at:]
         return items
 
-    def _refuse(self, code: bytes) -> NoReturn:
-        if not code:
-            raise IndexError
-        what = _NAMES.get(code, f"0x{code.hex()}")
+    def _refuse(self, code: int, at: int) -> NoReturn:
+        what = _NAMES.get(bytes([code]), f"0x{code:02x}")
         raise NotATraceError(
             f"{self._name}: is a pickle that does more than hold plain values (instruction {what} at byte "
-            f"{self._at - 1:,}): it is not run"
+            f"{at - 1:,}): it is not run"
         )
 
 
-def _form(form: str) -> struct.Struct:
-    return struct.Struct(form)
+_VALUE, _GET, _PUT, _SKIP = range(4)
+_MEMOIZE, _SETITEMS, _SETITEM, _APPENDS, _APPEND, _TUPLE, _STOP = b"\x94useat."
+
+
+def _text(part: bytes) -> str:
+    return part.decode("utf-8", "surrogatepass")
+
+
+def _long(part: bytes) -> int:
+    return int.from_bytes(part, "little", signed=True)
+
+
+def _sizes(form: str, kinds: dict[bytes, Any]) -> dict[int, tuple[Callable[..., Any], int, Any]]:
+    number = struct.Struct(form)
+    return {code[0]: (number.unpack_from, number.size, kind) for code, kind in kinds.items()}
 
 
 _SIZES = {
-    b"\x80": (_form("<B"), "skip"), b"\x95": (_form("<Q"), "skip"),
-    b"K": (_form("<B"), "value"), b"M": (_form("<H"), "value"), b"J": (_form("<i"), "value"),
-    b"G": (_form(">d"), "value"),
-    b"h": (_form("<B"), "get"), b"j": (_form("<I"), "get"), b"q": (_form("<B"), "put"), b"r": (_form("<I"), "put"),
-    b"\x8c": (_form("<B"), "text"), b"X": (_form("<I"), "text"), b"\x8d": (_form("<Q"), "text"),
-    b"C": (_form("<B"), "bytes"), b"B": (_form("<I"), "bytes"), b"\x8e": (_form("<Q"), "bytes"),
-    b"\x8a": (_form("<B"), "long"), b"\x8b": (_form("<i"), "long"),
-}  # fmt: skip
-"""Instruction -> the number behind it, and what it is: a value, a place in the memo, or the length of what follows."""
+    **_sizes("<B", {b"\x80": _SKIP, b"K": _VALUE, b"h": _GET, b"q": _PUT, b"\x8c": _text, b"C": bytes, b"\x8a": _long}),
+    **_sizes("<H", {b"M": _VALUE}),
+    **_sizes("<i", {b"J": _VALUE, b"\x8b": _long}),
+    **_sizes("<I", {b"j": _GET, b"r": _PUT, b"X": _text, b"B": bytes}),
+    **_sizes("<Q", {b"\x95": _SKIP, b"\x8d": _text, b"\x8e": bytes}),
+    **_sizes(">d", {b"G": _VALUE}),
+}
+"""Instruction -> how to read the number behind it, its width, and what it is: a value, a place in the memo, nothing, or
+the length of what follows, with what that becomes."""
 
-_EMPTY = {b"}": dict, b"]": list, b")": tuple}
-_CONSTANTS = {b"N": None, b"\x88": True, b"\x89": False, b"(": _MARK}
-_TUPLES = {b"\x85": 1, b"\x86": 2, b"\x87": 3}
+_READY: dict[int, Callable[[], Any]] = {
+    ord("}"): dict, ord("]"): list, ord(")"): tuple, ord("N"): lambda: None, 0x88: lambda: True, 0x89: lambda: False,
+    ord("("): lambda: _MARK,
+}  # fmt: skip
+_TUPLES = {0x85: 1, 0x86: 2, 0x87: 3}

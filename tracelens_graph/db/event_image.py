@@ -30,8 +30,6 @@ from tracelens_graph.schema.database import (
 from tracelens_graph.stores.frames import Frame, Texts, recorded_columns, step_numbers
 from tracelens_graph.utils.arrays import Mask, Rows
 
-_DECODED_AT_ONCE = 65536
-
 
 class _FlagNames:
     """A column: names of the flags of each row, None where there is none."""
@@ -159,14 +157,13 @@ def _arguments(core: Core, is_all: bool) -> Iterator[tuple[int, str]]:
     rows = np.arange(len(c)) if is_all else rows_of_kind(c, kinds)
     rows = rows[np.argsort(c.uid[rows])]
     kind_of = dict(zip(c.uid[rows].tolist(), c.kind[rows].tolist(), strict=True))
-    for low in range(0, len(rows), _DECODED_AT_ONCE):
-        for uid, event in core.details.events(c.uid[rows[low : low + _DECODED_AT_ONCE]].tolist()).items():
-            arguments = event.get("args")
-            if isinstance(arguments, dict) and not is_all:
-                names = ARGUMENTS_OF_TABLES[kind_of[uid]]
-                arguments = {name: arguments[name] for name in names if name in arguments}
-            if arguments:
-                yield uid, msgspec.json.encode(arguments).decode()
+    for uid, event in core.details.each(c.uid[rows].tolist()):
+        arguments = event.get("args")
+        if isinstance(arguments, dict) and not is_all:
+            names = ARGUMENTS_OF_TABLES[kind_of[uid]]
+            arguments = {name: arguments[name] for name in names if name in arguments}
+        if arguments:
+            yield uid, msgspec.json.encode(arguments).decode()
 
 
 def nodes(core: Core, columns: Mapping[str, Any], kept: Mask) -> Iterator[Nodes]:

@@ -94,8 +94,8 @@ class Details:
         """
         return None
 
-    def events(self, uids: Iterable[int]) -> dict[int, dict[str, Any]]:
-        """uid -> the original event, for those that stand in the file.
+    def each(self, uids: Iterable[int]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """uid and original event of those that stand in the file, by uid, in one pass: a few blocks are held at a time.
 
         Raises:
             ChangedTraceError: the file is no longer the one that was loaded.
@@ -105,17 +105,21 @@ class Details:
         known = block >= 0
         known[known] &= wanted[known] < self.first[block[known]] + self.count[block[known]]
         wanted, block = wanted[known], block[known]
-        needed = np.unique(block).tolist()
-        missing = [b for b in needed if b not in self._recent]
-        loaded = {b: _RAW_LIST.decode(text) for b, text in zip(missing, self.texts(missing), strict=True)}
-        loaded |= {b: self._recent[b] for b in needed if b not in loaded}
-        self._recent = dict(list(loaded.items())[-_CACHED:])
-        found = {}
-        for uid, b in zip(wanted.tolist(), block.tolist(), strict=True):
-            event = msgspec.json.decode(loaded[b][uid - int(self.first[b])])
-            if isinstance(event, dict):
-                found[uid] = event
-        return found
+        needed, begins = np.unique(block, return_index=True)
+        held = {b: self._recent[b] for b in needed.tolist() if b in self._recent}
+        texts = iter(self.texts([b for b in needed.tolist() if b not in held]))
+        for b, some in zip(needed.tolist(), np.split(wanted, begins[1:]), strict=False):
+            events = held[b] if b in held else _RAW_LIST.decode(next(texts))
+            self._recent = dict([*self._recent.items(), (b, events)][-_CACHED:])
+            for uid in some.tolist():
+                event = msgspec.json.decode(events[uid - int(self.first[b])])
+                if isinstance(event, dict):
+                    yield uid, event
+        next(texts, None)  # ends the reading
+
+    def events(self, uids: Iterable[int]) -> dict[int, dict[str, Any]]:
+        """All of `each` at once: uid -> the original event."""
+        return dict(self.each(uids))
 
 
 class NoDetails(Details):

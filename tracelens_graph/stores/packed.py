@@ -55,14 +55,14 @@ class PackedDetails(Details):
                 raise damaged(self._name, f"block {block} of events")
             yield text
 
-    def events(self, uids: Iterable[int]) -> dict[int, dict[str, Any]]:
-        """uid -> the original event, for those that stand in the file.
+    def each(self, uids: Iterable[int]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """uid and original event of those that stand in the file.
 
         Raises:
             TraceError: the saved graph is damaged there.
         """
         try:
-            return super().events(uids)
+            yield from super().each(uids)
         except msgspec.DecodeError:  # of a number beyond all floats, which is not looked into before
             raise damaged(self._name, "events") from None
 

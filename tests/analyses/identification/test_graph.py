@@ -55,7 +55,7 @@ def test_labels_of_two_platforms_agree_with_their_captures() -> None:
         (source, uid): label for source, uid, label in zip(table["source"], table["uid"], table["label"], strict=True)
     }
     for wrong in (traces[:1], [*traces, traces[0]]):
-        with pytest.raises(tlg.AnalysisError, match="two traces are wanted"):
+        with pytest.raises(tlg.AnalysisError, match="expected two traces"):
             identified_labels(TraceSet.of(wrong))
     with gzip.open(CORPUS / PAIR / "gold.csv.gz", "rt") as file:
         gold = {

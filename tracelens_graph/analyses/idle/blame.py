@@ -215,7 +215,7 @@ def line_below(w: Window, spent: Spent, found: Blamed) -> tuple[int, int]:
     """The user's line, below the calls of a function, with most of some time outside of what other lines call.
 
     Args:
-        found: the function; its own line is no answer.
+        found: the function; where its own line has most, there is no answer.
 
     Returns:
         The row of the line's frame with most of it, -1 for none, and the time of all its frames, ns.
@@ -225,11 +225,13 @@ def line_below(w: Window, spent: Spent, found: Blamed) -> tuple[int, int]:
     at = np.searchsorted(found.rows, rows, "right") - 1
     inside = np.flatnonzero((at >= 0) & (rows <= last[at]) & (own > 0))
     frames, own = user_lines(w, rows[inside]), own[inside]
-    named = np.flatnonzero((frames >= 0) & ~np.isin(c.name[frames], c.name[found.rows]))
+    named = np.flatnonzero(frames >= 0)
     if not len(named):
         return -1, 0
     names, of = np.unique(c.name[frames[named]], return_inverse=True)
     sums = sum_by_group(of, own[named], len(names))
+    if names[sums.argmax()] in c.name[found.rows]:
+        return -1, 0
     most = named[of == sums.argmax()]
     _, group = np.unique(frames[most], return_inverse=True)
     calls = sum_by_group(group, own[most], int(group.max()) + 1)

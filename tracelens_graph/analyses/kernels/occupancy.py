@@ -8,7 +8,9 @@ profiler estimated. Both are weighted by duration.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -198,22 +200,20 @@ def _shapes(w: Window) -> _Shapes:
     rows = w.rows_of_kind(Kind.Kernel)
     count = multiprocessors(core)
     blocks, occupancy = np.full((2, len(rows)), np.nan)
-    for begin in range(0, len(rows), _AT_ONCE):
-        here = slice(begin, begin + _AT_ONCE)
-        uids = c.uid[rows[here]].tolist()
-        try:
-            events = core.details.events(uids)
-        except TraceLensGraphError:  # there is no file any more to look into
-            break
-        grids = thread_blocks(core, rows[here], events) / np.array(
-            [count.get(device, np.nan) for device in c.device[rows[here]].tolist()]
-        )
-        for place, uid in enumerate(uids, begin):
-            args = events.get(uid, {}).get("args")
-            if isinstance(args, dict):
-                blocks[place] = _number(args.get("blocks per SM"))
-                occupancy[place] = _number(args.get("est. achieved occupancy %"))
-        blocks[here] = np.where(np.isnan(blocks[here]) & (grids > 0), grids, blocks[here])
+    uids = c.uid[rows]
+    order, events = np.argsort(uids), core.details.each(uids.tolist())
+    with suppress(TraceLensGraphError):  # there is no file any more to look into
+        while some := dict(islice(events, _AT_ONCE)):
+            here = order[np.searchsorted(uids, list(some), sorter=order)]
+            grids = thread_blocks(core, rows[here], some) / np.array(
+                [count.get(device, np.nan) for device in c.device[rows[here]].tolist()]
+            )
+            for place, event in zip(here.tolist(), some.values(), strict=True):
+                args = event.get("args")
+                if isinstance(args, dict):
+                    blocks[place] = _number(args.get("blocks per SM"))
+                    occupancy[place] = _number(args.get("est. achieved occupancy %"))
+            blocks[here] = np.where(np.isnan(blocks[here]) & (grids > 0), grids, blocks[here])
     return _Shapes(rows, blocks, occupancy, fitting_names(core, _TENSOR_CORES.search)[c.name[rows]])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -201,10 +202,10 @@ def _arguments(core: Core, rows: np.ndarray) -> tuple[list[np.ndarray], np.ndarr
     found = [np.full(len(rows), NO_VALUE, np.int64) for _ in _ARGUMENTS]
     is_spoilt = np.zeros(len(rows), bool)
     order = np.argsort(uids)
-    for low in range(0, len(order), _AT_ONCE):
-        here = order[low : low + _AT_ONCE]
-        events = core.details.events(uids[here].tolist())
-        arguments = [_args(events.get(uid)) for uid in uids[here].tolist()]
+    events = core.details.each(uids.tolist())
+    while some := list(islice(events, _AT_ONCE)):
+        here = order[np.searchsorted(uids, [uid for uid, _ in some], sorter=order)]
+        arguments = [_args(event) for _, event in some]
         for name, values in zip(_ARGUMENTS, found, strict=True):
             numbers = _numbers([one.get(name) for one in arguments])
             if name in _TOTALS:
@@ -219,8 +220,8 @@ def _arguments(core: Core, rows: np.ndarray) -> tuple[list[np.ndarray], np.ndarr
     return found, is_spoilt
 
 
-def _args(event: dict[str, Any] | None) -> dict[str, Any]:
-    args = event.get("args") if event else None
+def _args(event: dict[str, Any]) -> dict[str, Any]:
+    args = event.get("args")
     return args if isinstance(args, dict) else {}
 
 
