@@ -144,6 +144,9 @@ PLANTED: Mapping[str, Planted] = {
         Job(ranks=4, style="ring", steps=3, causes=(Cause("slower_kernels", (1,), factor=1.04),)), (1,),
         ("all kernels 1.04x",),
     ),
+    "more_work_in_a_ring": Planted(
+        Job(style="ring", steps=3, missing=(1,), causes=(Cause("more_gpu_work", (0,), us=900),)), (0,), ("radix_sort",)
+    ),
     "a_little_slower_between_collectives": Planted(
         Job(style="moe", steps=3, jitter=0.005, causes=(Cause("slower_kernels", (6,), factor=1.04),)), (6,),
         ("all kernels 1.04x",),

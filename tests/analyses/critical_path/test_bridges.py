@@ -62,6 +62,17 @@ def test_ranks_of_a_pipeline_have_their_stage_beside_a_missing_one(tmp_path: Pat
     assert pipelines(m)[1].tolist() == [0, 1, 1, 2, 2, 3, 3]
 
 
+@pytest.mark.parametrize("missing", [(), (2,)])
+def test_ranks_of_a_ring_are_one_stage(missing: tuple[int, ...], tmp_path: Path) -> None:
+    m = MatchedCollectives(load_set(write(Job(ranks=5, style="ring", steps=2, missing=missing), tmp_path)))
+    assert not pipelines(m)[1].any()
+
+
+def test_stages_that_send_in_a_circle_are_no_ring(tmp_path: Path) -> None:
+    m = MatchedCollectives(load_set(write(Job(ranks=3, pipeline=3, virtual=2, layers=2, steps=2), tmp_path)))
+    assert pipelines(m)[1].tolist() == [0, 1, 2]
+
+
 def test_nothing_passes_ranks_that_are_there(tmp_path: Path) -> None:
     m = MatchedCollectives(load_set(write(SLOW, tmp_path)))
     assert bridged(m) is m

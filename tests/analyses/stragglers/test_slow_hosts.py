@@ -33,6 +33,15 @@ def test_no_call_is_blamed_where_all_take_longer(tmp_path: Path) -> None:
     assert {row["reason"] for row in late} == {"slow_host"}
 
 
+def test_no_call_is_blamed_where_one_has_most_of_the_time(tmp_path: Path) -> None:
+    job = Job(ranks=8, gloo=True, causes=(Cause("slow_host", (5,), factor=1.2),), seed=10)
+    traces = tlg.load_set(write(job, tmp_path))
+    found = Ranks(traces, whole=traces)
+    assert found.lateness is not None
+    (culprit,) = found.lateness.culprits
+    assert (culprit.places, culprit.reason, culprit.what) == ((5,), "slow_host", "all host calls, 1.20x")
+
+
 def test_a_call_is_blamed_where_it_has_most_of_the_difference(tmp_path: Path) -> None:
     found = job(tmp_path, Cause("slow_host", (2,), factor=1.1), Cause("op", (2,), us=9000))
     assert found.lateness is not None
@@ -48,6 +57,10 @@ def test_factors_of_calls() -> None:
     assert shared_factor(slow | {"a": 95.0}, usual) == pytest.approx(1.17, abs=0.02)  # they vary
     assert shared_factor(usual | {"a": 400.0}, usual) is None  # one call
     assert shared_factor(slow | {"a": 2000.0}, usual) is None  # most of the difference
+    large, small = {"mm": 9000.0}, {"step": 2.0}
+    assert shared_factor(slow | {"mm": 10800.0} | small, usual | large | small) == pytest.approx(1.2, abs=0.001)
+    some = dict(list(slow.items())[:5])
+    assert shared_factor(usual | some | {"mm": 10800.0} | small, usual | large | small) is None
     assert shared_factor({name: 1.03 * ns for name, ns in usual.items()}, usual) is None
     assert shared_factor(usual, slow) is None
     assert shared_factor(slow, dict(list(usual.items())[:4])) is None  # too few are known elsewhere

@@ -30,8 +30,8 @@ _LEAST_OF_HOST, _CALLS = 1.05, 5
 """From which factor on all calls of the host take longer, and different calls that there must be."""
 _OF_HOST_TIME = 0.75
 """Share of the host's time that those calls have which are nearer to the factor than to no change: they vary."""
-_OF_ONE = 0.5
-"""A call with this share of the difference is what differs, unless all others take longer as well."""
+_OF_ONE, _OTHERS = 0.5, 0.75
+"""A call with this share of the difference is what differs, unless this share of all others take longer as well."""
 
 
 def agreed_factor(ratios: np.ndarray, ns: Ns, kernel: Codes) -> float | None:
@@ -84,8 +84,9 @@ def shared_factor(takes: Mapping[Call, float], usual: Mapping[Call, float]) -> f
     factor = float(ns.sum() / usual_ns.sum())
     more = ns - usual_ns
     rest = np.arange(len(known)) != more.argmax()
-    is_one = more.max() >= _OF_ONE * more.sum() and (ns < factor**0.5 * usual_ns)[rest].any()
+    longer = ns >= factor**0.5 * usual_ns
+    is_one = more.max() >= _OF_ONE * more.sum() and longer[rest].mean() < _OTHERS
     if factor < _LEAST_OF_HOST or is_one:
         return None
-    agrees = ns[ns / usual_ns >= factor**0.5].sum() >= _OF_HOST_TIME * sum(takes.values())
+    agrees = ns[longer].sum() >= _OF_HOST_TIME * sum(takes.values())
     return factor if agrees else None

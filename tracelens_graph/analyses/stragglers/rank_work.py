@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +15,7 @@ from tracelens_graph.analyses.critical_path.path_nodes import innermost_calls
 from tracelens_graph.analyses.idle.host_states import ABSENT, ALLOCATION, LAUNCH, PYTHON, STATES, SYNCHRONIZATION
 from tracelens_graph.analyses.idle.idle import calls_of
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
-from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
+from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT, ends_of
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
 from tracelens_graph.analyses.stragglers.chains import RankChains
 from tracelens_graph.graph.arrays import positions_by
@@ -377,6 +378,7 @@ def pipelines(matched: MatchedCollectives) -> tuple[Codes, Codes]:
 
     Ranks that transfers join, directly or over others, are of one pipeline. Its stages are in the order in which they
     first send something: a stage sends when it has received and computed. Ranks without a file have their stage, too.
+    Ranks of a ring are one stage.
     """
     m, count = matched, len(matched.ranks)
     transfers: Mask = np.array([kind in POINT_TO_POINT for kind in m.kind], bool)
@@ -406,4 +408,27 @@ def pipelines(matched: MatchedCollectives) -> tuple[Codes, Codes]:
     stage = np.zeros(len(place), np.int64)
     for _, of in positions_by(pipeline):
         stage[of[np.lexsort((of, first[of]))]] = np.arange(len(of))
+    stage[[place[rank] for rank in _in_rings(m) if rank in place]] = 0
     return pipeline[:count], stage[:count]
+
+
+def _in_rings(m: MatchedCollectives) -> list[int]:
+    """Numbers of the ranks of rings: three or more that all send equally often, each to the next one alone."""
+    there, ways = {one.rank for one in m.ranks}, Counter[tuple[int, int]]()
+    count = np.bincount(m.parts.form, minlength=len(m.parts.forms))
+    for form, times in zip(m.parts.forms, count.tolist(), strict=True):
+        source, target = ends_of(form) if form.kind in POINT_TO_POINT else (None, None)
+        if source is not None and target is not None and (form.kind == "send" or source not in there):
+            ways[source, target] += times
+    from_one, to_one = (Counter(way[end] for way in ways) for end in (0, 1))
+    after = {source: target for source, target in ways if from_one[source] == to_one[target] == 1}
+    found, seen = list[int](), set[int]()
+    for first in after:
+        ring, one = list[int](), first
+        while one in after and one not in seen:
+            seen.add(one)
+            ring.append(one)
+            one = after[one]
+        if one == first and len(ring) > 2 and len({ways[each, after[each]] for each in ring}) == 1:
+            found += ring
+    return found
