@@ -28,10 +28,10 @@ def fused(tmp_path: Path) -> Path:
 def test_a_rank_is_saved_with_the_uids_of_its_report(run: Run, fused: Path, tmp_path: Path) -> None:
     code, out, _ = run("report", fused, "--no-models")
     assert code == 0
-    _, _, command = next(line for line in out.splitlines() if line.startswith("TRACE stands")).partition(": ")
+    _, _, command = next(line for line in out.splitlines() if line.startswith("Commands below read")).partition(": ")
     saved = tmp_path / "one.tlg"
     assert run(*shlex.split(command)[1:-1], saved)[0] == 0
-    uid = re.search(r"cut TRACE --uid (\d+)", out)
+    uid = re.search(r"cut rank[01]\.tlg --uid (\d+)", out)
     assert uid is not None
     rank = int(shlex.split(command)[shlex.split(command).index("--rank") + 1])
     code, out, _ = run("tree", saved, "--uid", uid[1], "--up")

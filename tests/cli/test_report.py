@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from handmade import Run, small_trace, span
+from handmade import Run, call, small_trace, span
 from html_pages import read
 
 from tracelens_graph.output.files import COMMENT
@@ -201,6 +201,30 @@ def test_conditions(run: Run, trace_file: Path) -> None:
     code, _, err = run("report", trace_file, "--fail-if", "op:aten::mm:ms > 1")
     assert code == 0
     assert "'aten::mm' is not in the trace" in err
+
+
+def test_a_page_is_of_the_same_part_whatever_else_is_written(run: Run, tmp_path: Path) -> None:
+    step = span("user_annotation", "ProfilerStep#7", 6_000, 52_000)
+    early = [gpu("lone", 100 + 1_000 * n, 900, correlation=900 + n) for n in range(5)]
+    own = [
+        event
+        for n in range(1, 26)
+        for event in (call(6_100 + 20 * n, n), gpu("gemm", 5_000 + 2_000 * n, 1_900, correlation=n))
+    ]
+    trace = as_file(tmp_path, [step, *early, *own])
+    pages = [tmp_path / f"{name}.html" for name in ("alone", "beside")]
+    assert run("report", trace, "-o", pages[0])[0] == 0
+    written = tmp_path / "report.json"
+    assert run("report", trace, "-o", pages[1], "-o", written, "--csv", tmp_path / "tables")[0] == 0
+    assert pages[0].read_text() == pages[1].read_text()
+    assert "30 GPU events" in run("report", trace, "--all")[1]
+    assert read(pages[1].read_text()).head["overview"]["window"] == "step 7"
+    document = json.loads(written.read_text())
+    assert (document["window"], document["trace"]["gpu_events"]) == (None, 30)
+    assert document["note"].endswith("--step 7")
+    assert "--step 7" in run("explain", trace, "headline")[1]
+    of_step = json.loads(run("report", trace, "--step", "7", "-f", "json")[1])
+    assert ("note" in of_step, of_step["trace"]["gpu_events"]) == (False, 25)
 
 
 def test_ranks_get_a_line_each_and_the_late_one_the_report(run: Run, job: Path) -> None:

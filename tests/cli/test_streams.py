@@ -92,7 +92,7 @@ def test_several_traces_come_through_pipes(job: Path, tmp_path: Path, words: str
     for first, second in (("<(cat a.gz)", "<(gunzip -c b.gz)"), ("-", "<(cat b.tlg)"), ("a.json", "<(cat b.zst)")):
         found = shell(f"cat a.gz | {PROGRAM} {words.format(first, second)}", job, tmp_path)
         assert (found.returncode, found.stderr) == (0, usual.stderr)
-        lines = [line for line in found.stdout.splitlines() if not line.startswith("TRACE stands for a file")]
+        lines = [line for line in found.stdout.splitlines() if not line.startswith("TRACE in commands")]
         assert len(lines) == len(usual.stdout.splitlines())
         if words.startswith("diff"):
             assert found.stdout == usual.stdout
@@ -113,13 +113,14 @@ def test_hints_do_not_name_a_pipe_that_is_read_up(job: Path, tmp_path: Path) -> 
         found = shell(f"{PROGRAM} {words}", job, tmp_path)
         assert "tracelens-graph cut TRACE --uid" in found.stdout
         assert "/dev/fd" not in found.stdout
-        assert ("TRACE stands for a file" in found.stdout) == words.startswith("report")
+        assert ("TRACE in commands below stands" in found.stdout) == words.startswith("report")
     found = shell(f"{PROGRAM} report <(cat a.gz) --no-models", job, tmp_path)
-    assert found.stdout.startswith("pipe, rank 0 of 2")
-    assert found.stdout.splitlines()[-2].endswith(": tracelens-graph save - -o x.tlg")
+    first, second = found.stdout.splitlines()[:2]
+    assert second.startswith("pipe, rank 0 of 2")
+    assert first.endswith(": tracelens-graph save - -o x.tlg")
     found = shell(f"{PROGRAM} diff --by-name a.gz <(cat b.gz)", job, tmp_path)
     assert found.stdout.startswith("pipe against a\n")
-    assert "TRACE stands" not in shell(f"{PROGRAM} report a.gz --no-models", job, tmp_path).stdout
+    assert "TRACE in commands" not in shell(f"{PROGRAM} report a.gz --no-models", job, tmp_path).stdout
 
 
 def test_a_reader_that_has_seen_enough_ends_the_program_quietly(job: Path, tmp_path: Path) -> None:

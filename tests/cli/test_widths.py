@@ -113,7 +113,7 @@ def test_a_report_ends_with_its_page_behind_all_findings(
         code, out, _ = run("report", f"{name}.json.gz", *options)
         assert code == 0
         lines = out.splitlines()
-        assert lines[-1] == f"see it: tracelens-graph report {name}.json.gz --html report.html"
+        assert lines[-1] == f"see it: tracelens-graph report {name}.json.gz -o report.html"
         assert sum(line.startswith("* ") for line in lines) == len(findings)
         assert sum("uid N" in line for line in lines) == ("uid" in out.replace("uid N", "").replace("--uid", ""))
         left_out = next((at for at, line in enumerate(lines) if line.startswith("Left out:")), len(lines))
@@ -124,4 +124,4 @@ def test_the_last_line_can_be_pasted_into_a_shell(run: Run, tmp_path: Path, monk
     (tmp_path / "my trace.json").write_text(json.dumps(small_trace()))
     monkeypatch.chdir(tmp_path)
     last = run("report", "my trace.json", "--step", "5")[1].splitlines()[-1]
-    assert last.removeprefix("see it: ") == "tracelens-graph report 'my trace.json' --html report.html --step 5"
+    assert last.removeprefix("see it: ") == "tracelens-graph report 'my trace.json' -o report.html --step 5"

@@ -55,6 +55,11 @@ def rows(graph: TraceGraph, statement: str, **parameters: Any) -> list[list[Any]
         ("WITH 'x' AS a " + "WITH a + a AS a " * 10 + "RETURN size(a)", [[1024]]),
         ("MATCH (call:Hot:RuntimeCall) RETURN count(call) > 0", [[True]]),
         ("UNWIND [2, null, 1] AS x RETURN x ORDER BY x", [[1], [2], [None]]),
+        # Empty parts are parts.
+        ("UNWIND [',a', 'a::b,,c,', '', null] AS x RETURN split(x, ','), split(x, '::')[0], split('ab', '')",
+         [[["", "a"], ",a", ["a", "b"]], [["a::b", "", "c", ""], "a", ["a", "b"]],
+          [[""], "", ["a", "b"]], [None, None, ["a", "b"]]]),
+        ("MATCH (o:Op) RETURN DISTINCT split(o.name, ':')[1] AS part", [[""]]),
         ("RETURN any(x IN [1, 2] WHERE x > 1), head([4, 5]), last([4, 5]), tail([4, 5]), range(0, 2)",
          [[True, 4, 5, [5], [0, 1, 2]]]),
         ("RETURN 'it\\'s', \"a\\\"b\", 'a\\\\b', 'tab\\t', '\\u00e9' // a comment",

@@ -187,7 +187,7 @@ def test_one_trace_is_no_fused_file(ranks: list[dict[str, Any]], tmp_path: Path)
 def test_hints_name_no_file_that_vanishes(ranks: list[dict[str, Any]], tmp_path: Path) -> None:
     part = with_ranks_apart([written(tmp_path, fused(ranks))])[0]
     for call in (Call(part), Call(part).without_folders()):
-        assert call.cut(1) == "tracelens-graph cut TRACE --uid 1 -o event-1.json.gz"
+        assert call.cut(1) == "tracelens-graph cut rank0.tlg --uid 1 -o event-1.json.gz"
 
 
 @pytest.mark.parametrize("element", ["{}", "0", '{"ph":"M"}'])

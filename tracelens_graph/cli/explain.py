@@ -65,3 +65,5 @@ def _lines(table: Table, width: int, color: bool) -> Iterator[str]:
         uid = "" if row["uid"] is None else f" [uid {row['uid']}]"
         text = f"  {row['what']:{_LABEL}}  {value}{uid}" if row["what"] else f"  {value}"
         yield from wrapped(printable(text), width, " " * (_LABEL + 4 if row["what"] else 4))
+    for note in table.notes:
+        yield from wrapped(printable(note), width, "  ")

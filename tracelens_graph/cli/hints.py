@@ -129,7 +129,7 @@ class Call:
     def complete(self, command: str) -> str:
         """A command with the trace for TRACE, the window, the extensions and the execution trace, quoted for a shell.
 
-        Where the trace cannot be read again, as it came through a pipe or was fused with others, TRACE stays.
+        Where the trace cannot be read again, as it came through a pipe, TRACE stays.
 
         Args:
             command: the command; the options that it has already stay as they are.
@@ -183,6 +183,11 @@ class Call:
 
     @property
     def _name(self) -> str:
+        """The trace; of one rank of a fused file what is saved of it, as the report says, and TRACE for a pipe."""
+        from tracelens_graph.loading.fused import whole_of
+
+        if (whole := whole_of(self.trace)) is not None:
+            return f"rank{whole[1]}.tlg"
         return "TRACE" if self.is_read_once else self.trace
 
     def to_join(self, w: Window, is_replay: bool) -> list[str]:

@@ -69,6 +69,10 @@ class Asked:
                 "--from-database: signatures have no place in a trace; leave out --collectives, --et "
                 "and what takes a part of a trace"
             )
+        if self.from_database and self.uid is not None:
+            raise typer.BadParameter(
+                "--uid goes without --from-database: a signature holds no uid of the trace; name operations with --op"
+            )
         if self.collectives and (self.words or self.batch):
             raise typer.BadParameter("--collectives takes all of them: leave out --batch and what chooses operations")
 

@@ -80,19 +80,21 @@ def print_screen(asked: Asked, w: Window, table: Table, covered: Table) -> None:
         _print_sequence(asked, w)
 
 
-def print_written(folder: Path, table: Table, covered: Table) -> None:
-    """Say what was written, how to run it, and what was left out."""
+def print_written(asked: Asked, folder: Path, table: Table, covered: Table, part: str) -> None:
+    """Say what was written, of which part of the trace, how to run it, and what was left out."""
     files = list(dict.fromkeys(name for name in table["file"] if name))
     share = sum(percent for percent, name in zip(table["percent"], table["file"], strict=True) if name)
     programs = "program" if len(files) == 1 else "programs"
-    of_time = f"for {share:.1f} % of the GPU time"
+    of_time = f"for {share:.1f} % of the GPU time" + (f" ({part})" if part else "")
     put(printable(f"wrote {len(files):,} {programs} and replay.json to {folder}, {of_time}") + "\n")
     if lacking := [row["percent"] for row in table.records() if row["file"] and row["plan"] == "no"]:
         operations = f"{len(lacking):,} operation{'s' * (len(lacking) != 1)} of these"
         text = f"{operations}, for {sum(lacking):.1f} %, can run once filled in: --kernel-source FILE"
         _print_lines([text], indent="")
     _print_left_out(table)
-    _print_coverage(covered, "Can be replayed in all")
+    if asked.outside:
+        _print_lines([asked.outside], indent="")
+    _print_coverage(covered, "Can be replayed in all", part)
     _print_uses([folder / file for file in files])
 
 
@@ -167,13 +169,13 @@ def _ask_next(asked: Asked, words: str, folder: str) -> None:
     print(f"ask next: {asked.call.complete(f'tracelens-graph replay TRACE {words} -o {folder}')}")
 
 
-def _print_coverage(covered: Table, what: str = "Can be replayed") -> None:
+def _print_coverage(covered: Table, what: str = "Can be replayed", part: str = "") -> None:
     """Say how much of the GPU time can be replayed, and of the rest the greatest parts with what would help."""
     rows = covered.records()
     if not rows:
         return
     share = {state: sum(row["percent"] for row in rows if row["plan"] == state) for state in ("yes", "assumed", "no")}
-    text = f"{what}: {share['yes'] + share['assumed']:.1f} % of the GPU time"
+    text = f"{what}: {share['yes'] + share['assumed']:.1f} % of the GPU time" + (f" ({part})" if part else "")
     if share["assumed"] >= _SMALL:
         part = "all of it" if share["yes"] < _SMALL else f"{share['assumed']:.1f} %"
         text += f", {part} with assumed values of arguments"

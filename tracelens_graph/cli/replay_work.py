@@ -64,7 +64,8 @@ def _list_or_write(asked: Asked, w: Window, device: Architecture | None) -> None
     charged = charge_all(w)
     every = Plans(signatures(charged))
     if asked.table == "replay_coverage":
-        _print_table(coverage(charged, every), asked)
+        covered = coverage(charged, every)
+        _print_table(_without_uids(covered) if asked.from_database else covered, asked)
         return
     plans, most, files = Plans(_chosen(asked, w, every.signatures, device)), asked.rows, dict[int, str]()
     if asked.gemms is not None:
@@ -81,12 +82,19 @@ def _list_or_write(asked: Asked, w: Window, device: Architecture | None) -> None
         table.title = w.titled(f"Calls of {as_written(asked.op)} to replay")
     elif asked.uid is None and not len(w.gpu_rows):
         table.title = w.titled("Operations to replay, the longest on the host first")
+    if asked.from_database:
+        table = _without_uids(table)
     if not asked.outputs.to_screen or asked.table is not None:
         _print_table(table, asked)
     elif asked.output is None:
         print_screen(asked, w, table, coverage(charged, every))
     else:
-        print_written(asked.output, table, coverage(charged, every))
+        print_written(asked, asked.output, table, coverage(charged, every), w.title)
+
+
+def _without_uids(table: Table) -> Table:
+    """A table of signatures in a database: the uids of the graph made of them are none of the trace."""
+    return replace(table, columns={name: cells for name, cells in table.columns.items() if name != "uid"})
 
 
 def _print_table(table: Table, asked: Asked) -> None:

@@ -233,8 +233,8 @@ def report(
         is_broken = any(outcome.is_broken for outcome in outcomes)
     else:
         core = load(paths[0], wants_gpu=True, needs_times=False, et=et)
-        in_full = asked_tables or everything or sort or conditions or against or compare_with or outputs.folder
-        if not in_full and {*outputs.formats} <= {"html"}:
+        in_full = asked_tables or everything or sort or conditions or against
+        if outputs.to_screen and not in_full:
             asked = asked.of_steps(core)
         answer = answer_of(core, paths[0], asked)
         (remarks, met), is_broken = answer.judged(conditions), False

@@ -81,7 +81,8 @@ class Asked:
 
         What lies outside is one more finding then.
         """
-        if self.window != WindowChoice() or not core.framework.has_times or self.options.extension:
+        is_chosen = self.window != WindowChoice() or self.options.extension or self.compare_with is not None
+        if is_chosen or not core.framework.has_times:
             return self
         from tracelens_graph.analyses.diagnosis.verdict import steps_alone
         from tracelens_graph.graph.window import whole_window
@@ -260,20 +261,20 @@ class Report(Answer):
         if self._asked.tables:
             return super().text(of)
         if not self._asked.everything:
-            return self._first_screen(of) + self.changed(of.width) + self._on_pipes() + self._to_see_it()
+            return self._on_pipes() + self._first_screen(of) + self.changed(of.width) + self._to_see_it()
         from tracelens_graph.reports.report_text import all_tables
 
         call, rows = self._call, self._asked.rows
         every = all_tables(
             self.w.core, self.about, self.findings, self.chosen, call.complete, call.to_open, rows, *of
         )  # fmt: skip
-        return every + self._on_pipes() + self.changed(of.width) + self._to_see_it()
+        return self._on_pipes() + every + self.changed(of.width) + self._to_see_it()
 
     def _to_see_it(self) -> str:
         """The last line of a report on the screen: the command that makes its page."""
         # The page is of the same steps by itself.
         call = replace(self._call, window=WindowChoice()) if self._asked.outside else self._call
-        return f"see it: {call.complete('tracelens-graph report TRACE --html report.html')}\n"
+        return f"see it: {call.complete('tracelens-graph report TRACE -o report.html')}\n"
 
     def _first_screen(self, of: Screen) -> str:
         from tracelens_graph.analyses.diagnosis.account import time_spent
@@ -324,17 +325,19 @@ class Report(Answer):
         return [*names, "a table for each family of ops"] if every.options.models else names
 
     def _on_pipes(self) -> str:
-        """What TRACE stands for in the commands above; nothing where they name a file."""
+        """What commands below read where the trace cannot be read again; nothing elsewhere."""
         from tracelens_graph.loaders.sources import is_stream
         from tracelens_graph.loading.fused import whole_of
 
         if (whole := whole_of(self._trace)) is not None:
             file, rank = whole
             save = shlex.join(["tracelens-graph", "save", file, "--rank", str(rank), "-o", f"rank{rank}.tlg"])
-            return f"TRACE stands for a file of rank {rank}, which this makes: {save}\n"
+            return f"Commands below read rank{rank}.tlg, which this makes: {save}\n"
         if not is_stream(self._trace):
             return ""
-        return "TRACE stands for a file, which this makes of a pipe: tracelens-graph save - -o x.tlg\n"
+        return (
+            "TRACE in commands below stands for a file, which this makes of a pipe: tracelens-graph save - -o x.tlg\n"
+        )
 
     def changed(self, width: int) -> str:
         """What changed against the baseline; nothing without one."""
@@ -352,12 +355,13 @@ class Report(Answer):
     def json(self) -> str:
         """The report for programs."""
         from tracelens_graph.analyses.diagnosis.account import time_spent
+        from tracelens_graph.analyses.diagnosis.verdict import whole_note
         from tracelens_graph.analyses.opportunities.opportunities import opportunities
         from tracelens_graph.reports.document import report_json
 
         findings = [replace(one, ask_next=self._call.complete(one.ask_next)) for one in self.findings]
         others = [time_spent(self.w), opportunities(self.w, self._every.options.arch)]
-        return report_json(findings, self.chosen, self.about, others)
+        return report_json(findings, self.chosen, self.about, others, whole_note(self.w))
 
     def comment(self) -> str:
         """The report as a comment on GitHub."""
@@ -378,9 +382,13 @@ class Report(Answer):
         )  # fmt: skip
 
     def page(self) -> str:
-        """The report as a page for a browser."""
+        """The report as a page for a browser, of the steps alone where the first screen is."""
+        from tracelens_graph.analyses.report.report_tables import report_tables
         from tracelens_graph.reports.html.report import report_page
 
+        if (asked := self._asked.of_steps(core := self.w.core)) is not self._asked:
+            tables = report_tables(asked.window.of(core), self._every.options)
+            return Report(tables, asked, self._trace, None).page()
         complete = self._call.without_folders().complete
         return report_page(self.w, self.findings, self.chosen, self.about, complete, self._every.options.arch)
 

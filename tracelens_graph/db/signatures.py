@@ -20,7 +20,7 @@ from tracelens_graph.errors import DatabaseError
 from tracelens_graph.graph.arguments import ARGSET_PARTS
 from tracelens_graph.graph.build import EventTable, build_core
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.info import TraceInfo
+from tracelens_graph.graph.info import OF_SIGNATURES, TraceInfo
 from tracelens_graph.schema import STORED, Kind
 
 _SPENT = (
@@ -32,8 +32,6 @@ _STRUCTURE = ("parent", "last", "depth", "owner", "owner_rule", "uid")
 _CALL_NS = 4
 """From one call to the next on the host, of which nothing is known."""
 _REST = "(GPU work of no operation)"
-
-INFERRED = "of signatures in a database, without what the calls called and what stood around them"
 
 
 def read_signatures(db: OpenDatabase, wanted: str) -> Core:
@@ -111,7 +109,7 @@ def _graph(
         for prop in STORED
         if prop.name not in _STRUCTURE
     }
-    info = TraceInfo(**json.loads(trace["info"]) | {"source": trace["path"], "replays": [], "inferred": INFERRED})
+    info = TraceInfo(**json.loads(trace["info"]) | {"source": trace["path"], "replays": [], "inferred": OF_SIGNATURES})
     return build_core(
         EventTable(
             columns, names, [(0, 0), (0, 1)], [(one[0], one[1], one[2], one[3]) for one in argsets], info=info,

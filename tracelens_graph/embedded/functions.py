@@ -14,6 +14,13 @@ _ROUND = (  # halves up
     "(CASE WHEN to_double({0}) - floor(to_double({0})) >= 0.5 THEN ceil(to_double({0})) ELSE floor(to_double({0})) END)"
 )
 
+_BY = "(CASE WHEN {1} = '' THEN '\x01\x01' ELSE {1} END)"  # of an empty text the engine makes an error
+_SPLIT = (  # it drops parts that are empty, so each has a mark at both ends while it is split
+    f"(CASE WHEN {{0}} IS NULL OR {{1}} IS NULL THEN NULL WHEN {{1}} = '' THEN string_split(nullif({{0}}, ''), '') "
+    f"ELSE list_transform(string_split('\x01' + replace({{0}}, {_BY}, '\x01' + {_BY} + '\x01') + '\x01', {_BY}), "
+    "split_part -> regexp_replace(split_part, '^\x01|\x01$', '', 'g')) END)"
+)
+
 FUNCTIONS: Mapping[tuple[str, int], str] = {
     ("type", 1): "label({0})",
     ("labels", 1): f"(CASE WHEN label({{0}}) IN [{_GPU}] THEN [label({{0}}), 'Event', 'GpuEvent'] "
@@ -32,7 +39,7 @@ FUNCTIONS: Mapping[tuple[str, int], str] = {
     ("log", 1): "ln({0})",
     ("substring", 2): "substring({0}, ({1}) + 1, size({0}))",
     ("substring", 3): "substring({0}, ({1}) + 1, {2})",
-    ("split", 2): "string_split({0}, {1})",
+    ("split", 2): _SPLIT,
     ("char_length", 1): "size({0})",
     ("isempty", 1): "(size({0}) = 0)",
     ("head", 1): "list_extract({0}, 1)",

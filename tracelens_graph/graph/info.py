@@ -26,6 +26,9 @@ SEGMENTS = "memorySegments"
 BEFORE_HISTORY = "Before History"
 """Argument of an instant that stands for what a snapshot of memory shows as allocated before its history: 1."""
 
+OF_SIGNATURES = "of signatures in a database, without what the calls called and what stood around them"
+"""`TraceInfo.inferred` of a graph that was made of the facts of a trace."""
+
 FAR_TIME = "time far from all others"
 NOT_A_NODE = "not a node"
 OLD_MEMORY = "[memory] without an address"

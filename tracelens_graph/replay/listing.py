@@ -12,6 +12,7 @@ from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.shared.call_columns import argument_cells
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.info import OF_SIGNATURES
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.replay.calls import gpu_below
@@ -36,6 +37,10 @@ UNDER_NO_OP: Mapping[str, tuple[str, str]] = {
     OUTSIDE: ("its launch is in no operation of PyTorch", "nothing: no arguments of it are recorded"),
 }
 """GPU work under no operation: what stands for it in tables, where it comes from, and what would help."""
+_IN_DATABASE = (
+    "the database holds no signature of it, nor whether an operation launched it",
+    "replay the file of the trace, which shows the cause",
+)
 _NO_OPS = "no operations are recorded", "record with CPU activities"
 """The last of these where the trace has no operation at all."""
 
@@ -116,6 +121,8 @@ def coverage(charged: Charged, plans: Plans) -> Table:
     uncharged = charged.uncharged
     origin = _origins(core, uncharged)
     outside = UNDER_NO_OP[OUTSIDE] if (c.kind == Kind.Op).any() else _NO_OPS
+    if core.info.inferred == OF_SIGNATURES:
+        outside = _IN_DATABASE
     reasons = {**UNDER_NO_OP, OUTSIDE: core.framework.uncharged or outside}
     for number, (name, (why, remedy)) in enumerate(reasons.items()):
         events = uncharged[origin == number]

@@ -100,7 +100,7 @@ def _linked(core: Core) -> str:
 
 
 def report_json(
-    findings: Sequence[Finding], tables: Mapping[str, Table], about: Facts, others: Sequence[Table] = ()
+    findings: Sequence[Finding], tables: Mapping[str, Table], about: Facts, others: Sequence[Table] = (), note: str = ""
 ) -> str:
     """The report as one JSON object; docs/report-json.md describes it.
 
@@ -109,6 +109,7 @@ def report_json(
         tables: the tables of the report.
         about: what there is to say of the trace.
         others: tables that stand beside the verdict, as lists of rows.
+        note: what figures are of, where another form of the report is of another part; empty elsewhere.
     """
     trace = asdict(about)
     window, options = trace.pop("window"), trace.pop("options")
@@ -117,7 +118,8 @@ def report_json(
     verdict = [{key: getattr(finding, key) for key in _FINDING} for finding in findings]
     head = {"verdict": verdict, "next": list(dict.fromkeys(one.ask_next for one in findings if one.ask_next))}
     head |= {table.name: table.records() for table in others}
-    return document_json({**head, "trace": trace, "window": window or None, "options": options}, tables)
+    of = {"trace": trace, "window": window or None, **({"note": note} if note else {}), "options": options}
+    return document_json({**head, **of}, tables)
 
 
 def document_json(about: Mapping[str, Any], tables: Mapping[str, Table]) -> str:

@@ -144,5 +144,5 @@ def _kinds(lines: Sequence[Line]) -> list[str]:
     if len(lines) < 2:
         return []
     if len(count) == 1:
-        return [f"all are {lines[0]['kind']}: {KINDS[lines[0]['kind']]}"]
+        return [f"kind of run of all: {KINDS[lines[0]['kind']]} ({lines[0]['kind']})"]
     return ["kinds of run: " + ", ".join(f"{number} {kind} ({KINDS[kind]})" for kind, number in count.most_common())]

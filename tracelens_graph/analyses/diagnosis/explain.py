@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis.finding import Finding
-from tracelens_graph.analyses.diagnosis.verdict import verdict
+from tracelens_graph.analyses.diagnosis.verdict import verdict, whole_note
 from tracelens_graph.analyses.opportunities.opportunities import device_named, opportunities
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.frameworks import NAMESPACES
@@ -71,7 +71,7 @@ def explain(g: Core | Window, id: str | None = None, arch: Architecture | str | 
 
 def _table(w: Window, rows: list[_Row], title: str) -> Table:
     records = [dict(zip(EXPLAIN.columns, row, strict=True)) for row in rows]
-    return EXPLAIN.of_records(records, w.titled(title))
+    return EXPLAIN.of_records(records, w.titled(title), filter(None, [whole_note(w)]))
 
 
 def _rows(w: Window, finding: Finding | None, chance: dict[str, Any]) -> Iterator[_Row]:

@@ -162,7 +162,7 @@ ADVICE: Mapping[str, str] = {
     "hip_trace": "record the launches, too: rocprofv3 --hip-trace",
     "record_stacks": "record with with_stack=True to see the Python lines",
     "replay_trace": "look at the trace of the replay; this one names the nodes of the graph",
-    "all_ranks": "all ranks together, to separate a late rank from a slow network: report FOLDER",
+    "all_ranks": "all ranks together, to separate a late rank from a slow network: tracelens-graph ranks FOLDER",
     "overlap": "start communication earlier beside computation: other bucket sizes, prefetch of shards",
     "network": "find why the transport is slow: NCCL_DEBUG=INFO shows whether it is NVLink or xGMI, PCIe or sockets",
     "fusion": "fuse elementwise and normalization kernels: torch.compile, or fused kernels of a library",

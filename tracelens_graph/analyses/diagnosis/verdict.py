@@ -270,10 +270,20 @@ def steps_alone(w: Window) -> tuple[tuple[int, ...], Finding] | None:
     left_out = int(c.dur_ns[gpu[~inside]].sum())
     text = (
         f"Outside of the steps, and not counted: {len(gpu) - int(inside.sum()):,} of {len(gpu):,} GPU events,"
-        f" {shown_ms(left_out)}, most of it launched before the recording began (--from 0ms has them, too)"
+        f" {shown_ms(left_out)}, most of it launched before the recording began (--from 0ms counts them)"
     )
     evidence = {**early[0].evidence, "outside": len(gpu) - int(inside.sum()), "outside_ms": left_out / 1e6}
     return tuple(sorted({one for one in numbers if one is not None})), Finding("outside_steps", text, evidence)
+
+
+def whole_note(w: Window) -> str:
+    """What figures of a whole trace are of, where the first screen is of the steps alone; empty elsewhere."""
+    if (found := steps_alone(w)) is None:
+        return ""
+    return (
+        "of the whole trace, which begins with GPU work of the step before; the first screen and the page of a report"
+        f" are of the steps alone: --step {','.join(map(str, found[0]))}"
+    )
 
 
 def _step_without(w: Window, rows: Rows) -> int | None:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.analyses.diagnosis.finding import percent
 from tracelens_graph.analyses.opportunities.opportunities import device_named, places
-from tracelens_graph.analyses.performance.judged_ops import device_of
-from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
-from tracelens_graph.analyses.performance.roofline_points import BELOW_ROOF, reached
+from tracelens_graph.analyses.performance.judged_ops import JudgedOp, judged_ops
+from tracelens_graph.analyses.performance.roofline_points import BELOW_ROOF
 from tracelens_graph.frameworks import NAMESPACES
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.schema import Kind
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
@@ -32,13 +32,14 @@ KERNEL_CANDIDATES = TableSchema(
         "calls": BELOW_ROOF["calls"],
         "kernels": Column("kernels that differ by name in a call", heading=None),
         "time_ms": BELOW_ROOF["time_ms"],
-        "percent": Column.share("share of the sum over all GPU events", "%"),
+        "percent": Column.share("share of the sum over all GPU events, those outside of steps, too", "%"),
         "bound": BELOW_ROOF["bound"],
         "percent_of_roof": BELOW_ROOF["percent_of_roof"],
         "could_win_ms": Column.total("the time less that at the roof; absent without a roof", "ms", "could win ms"),
         "uid": BELOW_ROOF["uid"],
         "command": Column(
-            "writes a program that runs these calls alone; empty where the op is neither PyTorch's nor compiled",
+            "writes a program that runs these calls alone, or says what it lacks; empty where the op is neither "
+            "PyTorch's nor an instruction",
             heading=None,
         ),
     },
@@ -56,46 +57,46 @@ def kernel_candidates(g: Core | Window, arch: Architecture | str | None = None, 
         One row per row of `unified_perf_summary` with a kernel, but for communication.
     """
     w = window_of(g)
-    device, missing = device_of(w, device_named(arch))
-    every = unified_perf_summary(w, linked_only=True, arch=device).records()
-    ops = [row for row in every if row["kernel_details_summary"] and row["op category"] != "Communication"]
+    every = judged_ops(w, device_named(arch))
+    ops = [one for one in every if one.kernels and one.row["op category"] != "Communication"]
     total_ns = int(w.core.columns.dur_ns[w.gpu_rows].sum())
-    judged = [(reached(row).won_us if device else None, row) for row in ops]
-    judged.sort(key=lambda one: (-(one[0] or 0), -one[1]["Kernel Time (µs)_sum"]))
-    judged = judged[: top or None]
+    ops.sort(key=lambda one: (-(one.won_ns or 0), -one.us))
+    judged = ops[: top or None]
     records = [
         {
-            **_of_op(row),
-            "percent": percent(1e3 * row["Kernel Time (µs)_sum"], total_ns),
+            **_of_op(one),
+            "percent": percent(1e3 * one.us, total_ns),
             "module": module,
             "line": line,
-            "percent_of_roof": reached(row).percent_of_roof if device else None,
-            "could_win_ms": None if won_us is None else won_us / 1e3,
-            "command": _replay(w, row),
+            "percent_of_roof": one.percent_of_roof,
+            "could_win_ms": None if one.won_ns is None else one.won_ns / 1e6,
+            "command": _replay(w, one),
         }
-        for (won_us, row), (module, line) in zip(judged, places(w, [row["ex_UID"] for _, row in judged]), strict=True)
+        for one, (module, line) in zip(judged, places(w, [one.uid for one in judged]), strict=True)
     ]
     notes = [f"{len(ops) - len(judged):,} more (top=0 gives all)"] if len(judged) < len(ops) else []
-    notes += [f"nothing has a roof: {missing}"] if missing else []
+    notes += [f"nothing has a roof: {every.missing}"] if every.missing else []
     return KERNEL_CANDIDATES.of_records(records, w.titled("Kernels worth work"), notes)
 
 
-def _of_op(row: dict[str, Any]) -> dict[str, Any]:
+def _of_op(one: JudgedOp) -> dict[str, Any]:
+    row = one.row
     kernels = row["kernel_details_summary"]
     return {
-        "kernel": max(kernels, key=lambda one: one["total_duration_us"])["name"],
+        "kernel": max(kernels, key=lambda kernel: kernel["total_duration_us"])["name"],
         "op": row["name"],
         "input_dims": row["Input Dims"],
         "input_types": row["Input type"],
         "calls": row["operation_count"],
-        "kernels": len({one["name"] for one in kernels}),
-        "time_ms": row["Kernel Time (µs)_sum"] / 1e3,
-        "bound": str(row.get("Roofline Bound") or "").removesuffix("_BOUND").lower(),
-        "uid": row["ex_UID"],
+        "kernels": len(set(one.kernels)),
+        "time_ms": one.us / 1e3,
+        "bound": one.bound.removesuffix("-bound"),
+        "uid": one.uid,
     }
 
 
-def _replay(w: Window, row: dict[str, Any]) -> str:
-    if not (w.framework.compiles_programs or row["name"].startswith(NAMESPACES)):
+def _replay(w: Window, one: JudgedOp) -> str:
+    is_op = w.core.columns.kind[w.core.row(one.uid)] == Kind.Op
+    if not is_op or not (w.framework.compiles_programs or one.name.startswith(NAMESPACES)):
         return ""
-    return f"tracelens-graph replay TRACE --uid {row['ex_UID']} -o FOLDER"
+    return f"tracelens-graph replay TRACE --uid {one.uid} -o FOLDER"

@@ -15,7 +15,7 @@ from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.finding import percent_text
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.performance.perf_tables import COMMUNICATION_LINE, unified_perf_summary
-from tracelens_graph.analyses.performance.roofline_points import Reached, reached
+from tracelens_graph.analyses.performance.roofline_points import Reached, positive, reached
 from tracelens_graph.analyses.performance.roofline_summary import NO_MODEL, WINDOWED, Roofed, roofed
 from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.categories.kernel_names import parse_name
@@ -119,7 +119,7 @@ class JudgedOp:
     @property
     def mean_percent_of_roof(self) -> float:
         """The mean of the calls' shares, in which short calls count as much as long ones; NaN where it is not known."""
-        mean = self.row.get("Pct Roofline_mean") or self.percent_of_roof
+        mean = positive(self.row.get("Pct Roofline_mean")) or self.percent_of_roof
         return float("nan") if mean is None else float(mean)
 
     @property

@@ -129,9 +129,11 @@ def lateness(
     if not culprits:
         return Lateness((), None, (_nobody(figures, held_up, sound), *notes))
     worst = max(culprits[0].places, key=lambda place: sum(one.ns for one in found if one.place == place))
-    # Who comes last may have waited for others before: without reasons nobody is called late.
-    word = "comes last" if sound is None and arrivals is None else "late"
-    return Lateness(culprits, m.ranks[worst].name, (*(f"{word}: {one.text}" for one in culprits), *notes))
+    if sound is None and arrivals is None:  # who comes last may have waited for others before: nobody is called late
+        lines = [f"comes last: {one.who}, {one.what}; `ranks` shows who is late by itself" for one in culprits]
+    else:
+        lines = [f"late: {one.text}" for one in culprits]
+    return Lateness(culprits, m.ranks[worst].name, (*lines, *notes))
 
 
 # --- what counts -----------------------------------------------------------------------------------------------------
