@@ -186,8 +186,11 @@ def test_what_a_file_cut_short_lost_is_not_idle_time() -> None:
 
 
 def test_what_no_op_owns_is_not_sent_to_the_roofline() -> None:
-    owned = [span("cpu_op", "aten::conv2d", 0, 10), call(1, 1), gpu(5, 9_000, 1, "implicit_convolve_sgemm")]
+    kernel = gpu(5, 9_000, 1, "implicit_convolve_sgemm")
+    owned = [span("cpu_op", "aten::conv2d", 0, 10, **{"Input Dims": [[2, 3, 8, 8]]}), call(1, 1), kernel]
     assert finding(load_core(owned), "kernels").advice == ("kernel_tuning",)
+    without = finding(load_core([span("cpu_op", "aten::conv2d", 0, 10), call(1, 1), kernel]), "kernels")
+    assert (without.advice, "opportunities" in without.ask_next) == ((), False), "shapes are not recorded"
     assert finding(load_core(owned[1:]), "kernels").advice == ()
 
 

@@ -111,7 +111,7 @@ def test_hooks_of_older_files(core: Core, write: Callable[..., Path]) -> None:
     assert categories(tables) == {"Norms": 2, "GEMM": 1}
     assert tables["Norms"]["Compute Spec"] == ["matrix_fp8"]
     (note,) = extension.notes
-    assert "categorize_extension is no hook" in note
+    assert "categorize_extension is not a known hook" in note
 
 
 @pytest.mark.parametrize(

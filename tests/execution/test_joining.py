@@ -146,7 +146,7 @@ def test_few_names_are_no_evidence(names: list[str], offset: int) -> None:
     made = calls(names)
     later = [Call(one.number + 50, one.thread, one.name) for one in made]
     few = len(set(names))
-    with pytest.raises(LinkError, match=rf"too little to tell whether .* has {few} different names?, 5 are needed$"):
+    with pytest.raises(LinkError, match=rf"too little to decide whether .* has {few} different names?, 5 are needed$"):
         joined(kineto(later, ids=bool(offset)), execution_trace(later, offset))
     with pytest.raises(LinkError):  # one call of a longer trace
         joined(kineto(PROGRAM, ids=bool(offset)), execution_trace([Call(900, 1, "aten::sum")]))

@@ -144,6 +144,9 @@ PLANTED: Mapping[str, Planted] = {
         Job(ranks=4, style="ring", steps=3, causes=(Cause("slower_kernels", (1,), factor=1.04),)), (1,),
         ("all kernels 1.04x",),
     ),
+    "slower_kernels_in_a_step": Planted(
+        Job(steps=5, causes=(Cause("slower_kernels", (3,), factor=1.5, steps=(2,)),)), (3,), ("in step 5",)
+    ),
     "more_work_in_a_ring": Planted(
         Job(style="ring", steps=3, missing=(1,), causes=(Cause("more_gpu_work", (0,), us=900),)), (0,), ("radix_sort",)
     ),

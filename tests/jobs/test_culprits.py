@@ -179,6 +179,17 @@ def test_a_step_that_a_rank_lacks_is_judged_by_the_others(tmp_path: Path) -> Non
     assert "no step 70; steps in it: 3-7" in failed.output
 
 
+def test_a_cost_in_a_step_is_a_share_of_that_step(tmp_path: Path) -> None:
+    folder = write(Job(ranks=4, steps=4, causes=(Cause("python", (2,), us=4000, steps=(2,)),)), tmp_path)
+    screens = ranks(folder, "--step", 5), ranks(folder, "--step", 5, "--what-if", "repair=2")
+    patterns = r"late: rank 2, by [\d.]+ ms \(([\d.]+) % of step 5\)", r"saves [\d.]+ ms, ([\d.]+) %"
+    late, saved = (
+        float(re.findall(pattern, " ".join(screen.split()))[0])
+        for pattern, screen in zip(patterns, screens, strict=True)
+    )
+    assert late == pytest.approx(saved, abs=0.5)
+
+
 def test_what_a_culprit_costs_is_what_a_replay_says(tmp_path: Path) -> None:
     """A delay counts in every transfer that it delays, and only a replay shows what it costs in all."""
     late = [

@@ -209,7 +209,7 @@ def test_ops_behind_a_launch_say_the_size_where_no_annotation_does(tmp_path: Pat
     found = outcomes(g, rank.truth)
     assert len(found["right"]) > 500
     assert not found["wrong"] + found["unjoined"]
-    assert all("no annotation says the batch" in entry.note for entry in g.info.replays)
+    assert all("no annotation gives the batch size" in entry.note for entry in g.info.replays)
 
 
 def test_captures_that_fit_equally_are_named_wherever_shapes_are_shown(tmp_path: Path) -> None:

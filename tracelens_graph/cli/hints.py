@@ -236,6 +236,8 @@ class Call:
     def to_replay(self, core: Core, names: Iterable[str], options: str) -> list[str]:
         """The command that calls operations again; none where all names are of neither PyTorch nor a compiled program.
 
+        Nor is there one where no arguments are recorded, and no execution trace holds them.
+
         Args:
             core: the trace.
             names: its operations that are shown.
@@ -243,7 +245,9 @@ class Call:
         """
         from tracelens_graph.frameworks import NAMESPACES
 
-        if not core.framework.compiles_programs and not any(name.startswith(NAMESPACES) for name in names):
+        has_arguments = core.link is not None or (core.columns.argset >= 0).any()
+        is_of_torch = has_arguments and any(name.startswith(NAMESPACES) for name in names)
+        if not core.framework.compiles_programs and not is_of_torch:
             return []
         return [f"ask next: {self.complete(f'{_PROGRAM} replay TRACE {options}')}"]
 

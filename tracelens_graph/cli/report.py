@@ -161,10 +161,10 @@ def report(
     tables, roofline; md a comment for a pull request. With --layout tracelens tables are the sheets of TraceLens's
     report, of PyTorch's traces or JAX's profiles.
 
-    Example: tracelens-graph report trace.json.gz
-
     Where the file begins with GPU work of the step before, the first screen and the page are of the steps alone, as
     with --step, and say what lies outside; --from 0ms takes all. Tables, JSON and --fail-if are of the whole trace.
+
+    Example: tracelens-graph report trace.json.gz
 
     Example: tracelens-graph report trace.json.gz --table kernel_summary --table step_summary
 

@@ -271,10 +271,11 @@ class Report(Answer):
         return self._on_pipes() + every + self.changed(of.width) + self._to_see_it()
 
     def _to_see_it(self) -> str:
-        """The last line of a report on the screen: the command that makes its page."""
+        """The last lines of a report on the screen: the commands that explain its findings, and that make its page."""
         # The page is of the same steps by itself.
         call = replace(self._call, window=WindowChoice()) if self._asked.outside else self._call
-        return f"see it: {call.complete('tracelens-graph report TRACE -o report.html')}\n"
+        explained = f"what is behind each finding: {self._call.complete('tracelens-graph explain TRACE')}\n"
+        return f"{explained}see it: {call.complete('tracelens-graph report TRACE -o report.html')}\n"
 
     def _first_screen(self, of: Screen) -> str:
         from tracelens_graph.analyses.diagnosis.account import time_spent

@@ -108,8 +108,12 @@ def _waits(
     row = found.row
     wraps = row >= 0 and _is_wrapper(core, found.rows)
     uid = int(c.uid[row if row >= 0 else idle.row[longest]])
-    in_gaps = f"in {gaps:,} gap{'s'[: gaps > 1]} up to {shown_ms(int(part[longest]))}"
+    in_gaps = _gaps_text(part)
     text = f"{name} cost {_cost_text(account, time)}, {in_gaps}"
+    own, queued = idle.parts[causes[0]], idle.parts[Cause.queued]
+    if Cause.queued in causes and own.any() and queued.any():  # many gaps of little time beside few of much
+        between = f"{shown_ms(int(queued.sum()))} in {int((queued > 0).sum()):,} between queued kernels"
+        text = f"{name} cost {_cost_text(account, time)}: {shown_ms(int(own.sum()))} {_gaps_text(own)}, {between}"
     evidence: dict[str, Any] = {
         **_cost(account, time), "percent_of_idle": percent(time, int((idle.end - idle.start).sum())), "gaps": gaps,
         "longest_ms": int(part[longest]) / 1e6, "gap_start_ms": core.info.shown_ms(int(idle.start[longest])),
@@ -143,6 +147,12 @@ def _waits(
     if topic in ("python", "launches") and account.has_stacks:
         ask = _BY_LINE
     yield _loss(topic, f"{text} [uid {uid}]", evidence, advice, ask)
+
+
+def _gaps_text(part: Ns) -> str:
+    """`in 29 gaps up to 299 us`, of what is due to a cause in each gap."""
+    gaps = int((part > 0).sum())
+    return f"in {gaps:,} gap{'s'[: gaps > 1]} up to {shown_ms(int(part.max(initial=0)))}"
 
 
 _FOR_SHORT_LAUNCHES = ("cuda_graphs", "fewer_launches")
@@ -189,9 +199,13 @@ def _culprit(account: Account, found: Blamed) -> dict[str, Any]:
 
 
 def _below(w: Window, spent: Spent, found: Blamed) -> dict[str, Any]:
-    """Of a function that only calls others, the user's line below it that took most itself; nothing without one."""
+    """Of a function that only calls others, the user's line below it that took most itself; nothing without one.
+
+    A line with a small share of the function's time is not the place to look at.
+    """
     row, ns = line_below(w, spent, found)
-    return {"below": shown_name(w.core, row), "below_ms": ns / 1e6} if row >= 0 else {}
+    is_much = row >= 0 and percent(ns, found.ns) >= limits.MAJOR_PERCENT
+    return {"below": shown_name(w.core, row), "below_ms": ns / 1e6} if is_much else {}
 
 
 def _is_wrapper(core: Core, rows: Rows) -> bool:
@@ -379,7 +393,8 @@ def _kernels(account: Account, families: Families, leads: bool, arch: Architectu
         # What no op owns has no sizes, so no roofline: a replayed graph, or a trace without ops.
         owned = int(c.dur_ns[rows[c.owner[rows] >= 0]].sum())
         advice = _tuning(account, families, kind) if leads else ()
-        if owned < time / 2:
+        has_shapes = account.window.framework.compiles_programs or bool((c.argset >= 0).any())
+        if owned < time / 2 or not has_shapes:
             advice = tuple(name for name in advice if not name.endswith("_tuning"))
         roof = families.roof(account.window, arch, kind) if leads else None
         if "gemm_tuning" in advice and not far_below_roof(roof):
@@ -389,8 +404,9 @@ def _kernels(account: Account, families: Families, leads: bool, arch: Architectu
             evidence |= {
                 "percent_of_roof": roof.percent, "could_win_ms": roof.above_ns / 1e6, "known_ms": roof.known_ns / 1e6
             }  # fmt: skip
-        ask = "tracelens-graph ask opportunities TRACE" if leads else f"tracelens-graph tree TRACE --uid {uid} --up"
-        yield Finding("kernels", text, evidence, "fact", advice, ask, f"kernels@{kind}")
+        is_known = leads and has_shapes
+        ask = "ask opportunities TRACE" if is_known else f"tree TRACE --uid {uid} --up"
+        yield Finding("kernels", text, evidence, "fact", advice, f"tracelens-graph {ask}", f"kernels@{kind}")
 
 
 def _usual_call(w: Window, rows: Rows) -> tuple[int, bool, str]:

@@ -388,13 +388,15 @@ def pipelines(matched: MatchedCollectives) -> tuple[Codes, Codes]:
     sender, when = m.trace[sends], m.last_start_ns[m.number[sends]]
     elsewhere = ends_elsewhere(m)
     there = {one.rank: at for at, one in enumerate(m.ranks)}
-    place = there | {one: count + at for at, one in enumerate(sorted({*chain(*elsewhere.values())} - {*there}))}
+    missing = sorted({*chain(*elsewhere.values())} - {*there})
+    place = there | {one: count + at for at, one in enumerate(missing)}
+    places = count + len(missing)  # several ranks may have one number
     for form, (source, target) in elsewhere.items():
         of = np.flatnonzero(m.parts.form == form)
         rank, other = np.append(rank, place[source]), np.append(other, place[target])
         if place[source] >= count:
             sender, when = np.append(sender, np.full(len(of), place[source])), np.append(when, m.end_ns[of])
-    number = np.arange(len(place))
+    number = np.arange(places)
     while True:  # the smallest place of each pipeline goes on from rank to rank
         least = number.copy()
         np.minimum.at(least, rank, number[other])
@@ -403,9 +405,9 @@ def pipelines(matched: MatchedCollectives) -> tuple[Codes, Codes]:
             break
         number = least
     pipeline = np.unique(number, return_inverse=True)[1]
-    first = np.full(len(place), np.iinfo(np.int64).max)
+    first = np.full(places, np.iinfo(np.int64).max)
     np.minimum.at(first, sender, when)
-    stage = np.zeros(len(place), np.int64)
+    stage = np.zeros(places, np.int64)
     for _, of in positions_by(pipeline):
         stage[of[np.lexsort((of, first[of]))]] = np.arange(len(of))
     stage[[place[rank] for rank in _in_rings(m) if rank in place]] = 0

@@ -30,6 +30,8 @@ from tracelens_graph.utils.arrays import Codes, Mask, Ns
 
 SIGMAS = 4.0
 """GPU work that takes longer than elsewhere by less than so many standard errors does so by chance."""
+_MANY = 4
+"""Kernels of one name and inputs that show how much they differ in a step."""
 _OF_MEDIAN = 1.57
 """Variance of the median of many over that of their mean."""
 LEAST_EXCESS, SPREADS = 0.02, 3.0
@@ -84,11 +86,17 @@ class _Gpu(NamedTuple):
         return np.bincount(self.key, self.takes, keys) / max(len(np.unique(self.step)), 1)
 
     def variance(self, keys: int) -> float:
-        """Variance of the time of all of it, ns^2: of each around what its like take, times one factor a key."""
+        """Variance of the time of all of it, ns^2: of each around what its like take, times one factor.
+
+        The factor is that of a key in a step, as what strikes one step is no chance; of few in a step that of the key.
+        """
         key, like = 2 * self.key + (self.like > 0), np.maximum(self.like, 1.0)
-        factor = np.bincount(key, self.takes, 2 * keys) / np.maximum(np.bincount(key, like, 2 * keys), 1)
-        spread = np.bincount(key, (self.takes - factor[key] * like) ** 2, 2 * keys)
-        count = np.bincount(key, minlength=2 * keys)
+        place = np.unique(self.step, return_inverse=True)[1] * 2 * keys + key
+        _, of_step, number = np.unique(place, return_inverse=True, return_counts=True)
+        key = np.unique(np.where(number[of_step] < _MANY, key, 2 * keys + of_step), return_inverse=True)[1]
+        factor = np.bincount(key, self.takes) / np.maximum(np.bincount(key, like), 1)
+        spread = np.bincount(key, (self.takes - factor[key] * like) ** 2)
+        count = np.bincount(key)
         return float((spread * count / np.maximum(count - 1, 1)).sum())
 
 
@@ -260,7 +268,7 @@ class Sound:
 
     def __init__(self, job: JobCauses) -> None:
         self._steps: frozenset[int] | None = None
-        self._numbers = job.steps.number
+        self._numbers, self._lasts_ns = job.steps.number, job.steps.end_ns - job.steps.start_ns
         self.is_at_least = job.matched is not None and bool(ends_elsewhere(job.matched))
         self._work = work_of_job(job, self._instead)
 
@@ -287,7 +295,10 @@ class Sound:
     @property
     def recorded_ns(self) -> float:
         """The length of the steps as recorded."""
-        return self._recorded_ns * self._part
+        if self._steps is None:
+            return self._recorded_ns
+        there = np.isin(self._numbers, list(self._steps))
+        return self._recorded_ns * float(self._lasts_ns[there].sum()) / max(float(self._lasts_ns.sum()), 1.0)
 
     @property
     def _part(self) -> float:
