@@ -82,7 +82,7 @@ def _rows(w: Window, finding: Finding | None, chance: dict[str, Any]) -> Iterato
         yield "finding", "opportunity", chance["what"], None, ""
     else:
         yield "finding", finding.severity, finding.text, None, ""
-        evidence = {**evidence, **finding.evidence}
+        evidence = {**finding.evidence, **evidence}
     uid = evidence.pop("uid", chance.get("uid"))
     for name, value in evidence.items():
         yield "evidence", name, value, None, ""
