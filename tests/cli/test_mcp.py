@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from handmade import Run, hostile_trace, small_trace, span
 
-from tracelens_graph.cli.mcp import LONGEST, Traces, bounded
+from tracelens_graph.cli.mcp import LONGEST, Traces, answer, bounded
 from tracelens_graph.errors import TraceError
 
 start_blocking_portal = pytest.importorskip("anyio.from_thread").start_blocking_portal
@@ -229,6 +229,26 @@ def test_a_signal_ends_the_server_and_its_cache(number: signal.Signals, folder: 
         run.send_signal(number)
         assert run.wait(60) == 128 + number
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cancelled_call_ends_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import anyio
+
+    program, started = tmp_path / "program", tmp_path / "pid"
+    program.write_text("#!/bin/sh\necho $$ > new; mv new pid; exec sleep 600\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+
+    async def cancelled() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(answer, ["info"], [], tmp_path)
+            while not started.exists():
+                await anyio.sleep(0.01)
+            tasks.cancel_scope.cancel()
+
+    anyio.run(cancelled)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(started.read_text()), 0)
 
 
 def test_paths_of_several_folders(tmp_path: Path) -> None:

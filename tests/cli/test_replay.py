@@ -78,6 +78,7 @@ def test_a_row_says_what_is_called_again(run: Run, trace: Path) -> None:
         (("--op", "a", "--uid", "3"), 2, "--op and --uid"),
         (("--by", "below-roof", "--op", "a"), 2, "leave out --op and --uid"),
         (("--batch",), 2, "--batch needs -o DIR"),
+        (("-o", "ops.csv"), 2, "names a folder for programs"),
         (("--collectives", "-o", "d", "--op", "a"), 2, "--collectives takes all of them"),
         (("--python", "p"), 2, "--python goes with --verify"),
         (("--verify", "--op", "a"), 2, "leave out --op"),

@@ -32,6 +32,7 @@ def test_replay_writes_their_programs(run: Run, database: str, tmp_path: Path) -
     assert (code, err) == (0, "")
     listed = list(csv.DictReader(io.StringIO(out)))
     assert {row["op"] for row in listed} == {"aten::mm"}
+    assert "uid" not in listed[0]
     folder = tmp_path / "programs"
     code, out, err = run("replay", database, "--from-database", "--op", "aten::mm", "-o", folder)
     assert (code, err) == (0, "")
@@ -44,6 +45,7 @@ def test_replay_writes_their_programs(run: Run, database: str, tmp_path: Path) -
     [
         ("nightly/asked", ("--step", "1"), 2, "signatures have no place in a trace"),
         ("nightly/asked", ("--collectives", "-o", "new"), 2, "signatures have no place in a trace"),
+        ("nightly/asked", ("--uid", "3"), 2, "--uid goes without --from-database"),
         ("nightly/ask", (), 1, "no trace 'nightly/ask' is in the database; did you mean nightly/asked?"),
     ],
 )

@@ -32,7 +32,7 @@ _LONGEST_NOTES = 2_000
 _COLUMNS = "160"
 """Width of tables: wide enough for uids beside sentences, which then take fewer lines."""
 
-_SECONDS = 600
+_SECONDS = 300
 """When a command is given up."""
 
 _DONE = (0, 3)
@@ -130,8 +130,8 @@ def _links_below(folder: Path) -> Iterator[Path]:
         yield from (path for name in (*folders, *files) if (path := Path(at, name)).is_symlink())
 
 
-def answer(words: Sequence[str], paths: Sequence[str], scratch: Path) -> list[str]:
-    """What a command prints, and then its notes, if it has any.
+async def answer(words: Sequence[str], paths: Sequence[str], scratch: Path) -> list[str]:
+    """What a command prints, and then its notes, if it has any. A call that is cancelled ends the command.
 
     Args:
         words: command and options; a value stands in the word of its option, so that no text is read as an option.
@@ -141,15 +141,18 @@ def answer(words: Sequence[str], paths: Sequence[str], scratch: Path) -> list[st
     Raises:
         TraceError: the command fails, with what it says; it takes too long; or the answer is JSON, and too long.
     """
+    import anyio
+
     program = [sys.executable, "-P", "-m", "tracelens_graph", *words, "--cache", "--", *paths]
     environment = {**os.environ, "COLUMNS": _COLUMNS, "TRACELENS_GRAPH_CACHE": str(scratch / "cache")}
     with TemporaryFile(dir=scratch) as out, TemporaryFile(dir=scratch) as notes:
         try:
-            done = subprocess.run(
-                program, stdin=subprocess.DEVNULL, stdout=out, stderr=notes, cwd=scratch, env=environment,
-                timeout=_SECONDS, check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
+            with anyio.fail_after(_SECONDS):
+                done = await anyio.run_process(
+                    program, stdin=subprocess.DEVNULL, stdout=out, stderr=notes, cwd=scratch, env=environment,
+                    check=False,
+                )  # fmt: skip
+        except TimeoutError:
             raise TraceError(f"given up after {_SECONDS} s; ask for a part of the trace") from None
         said = bounded(_read(notes), _LONGEST_NOTES)
         if done.returncode not in _DONE:
@@ -188,20 +191,20 @@ def server_of(within: Traces, scratch: Path) -> MCPServer:
     except ImportError:
         raise MissingExtraError("mcp", "mcp") from None
 
-    def run(words: Sequence[str], named: Sequence[str], before: str = "", behind: str = "") -> list[str]:
+    async def run(words: Sequence[str], named: Sequence[str], before: str = "", behind: str = "") -> list[str]:
         if files := [word for word in words if word.lower().endswith(_FILES)]:
             raise ToolError(f"{files[0][-200:]}: no file is read but a trace")
         try:
             paths = [*filter(None, [before]), *map(within.path, named), *filter(None, [behind])]
-            return answer(words, paths, scratch)
+            return await answer(words, paths, scratch)
         except TraceError as error:
             raise ToolError(str(error)) from None
 
-    def load(trace: str = "") -> list[str]:
+    async def load(trace: str = "") -> list[str]:
         """What a trace holds and what was not recorded; without a trace, the files that can be asked."""
-        return run(["info"], [trace]) if trace else [bounded(within.listed().encode(), LONGEST)]
+        return await run(["info"], [trace]) if trace else [bounded(within.listed().encode(), LONGEST)]
 
-    def report(
+    async def report(
         traces: list[str],
         arch: str = "",
         explain: str = "",
@@ -215,9 +218,9 @@ def server_of(within: Traces, scratch: Path) -> MCPServer:
         as kernels@compute.gemm, in one trace; "?" lists the ids.
         """
         words = ["explain" if explain else "report", *_options(arch=arch, format=format), *_parts(part)]
-        return run(words, traces, behind=explain.strip("?"))
+        return await run(words, traces, behind=explain.strip("?"))
 
-    def ask(
+    async def ask(
         question: str = "",
         traces: list[str] | None = None,
         top: int | None = None,
@@ -229,9 +232,9 @@ def server_of(within: Traces, scratch: Path) -> MCPServer:
         memory_peak, rank_balance and so on. Without a question all are listed; without traces, the parameters of one.
         """
         words = [f"--param={name}={value}" for name, value in (parameters or {}).items()]
-        return run(["ask", *words, *_parts(part), *_options(top=top, format=format)], traces or [], question)
+        return await run(["ask", *words, *_parts(part), *_options(top=top, format=format)], traces or [], question)
 
-    def tree(
+    async def tree(
         trace: str,
         uid: int | None = None,
         name: str = "",
@@ -245,18 +248,18 @@ def server_of(within: Traces, scratch: Path) -> MCPServer:
         name is exact, or a regular expression between slashes, which makes it a search.
         """
         words = [*_options(name=name, uid=uid, max_lines=lines), *_parts(part), "--uids"]
-        return run(["tree", *words, *(["--up"] if up else ["--gpu-time", f"--depth={depth}"])], [trace])
+        return await run(["tree", *words, *(["--up"] if up else ["--gpu-time", f"--depth={depth}"])], [trace])
 
-    def compare(before: str, after: str, format: Form = "table") -> list[str]:
+    async def compare(before: str, after: str, format: Form = "table") -> list[str]:
         """What changed between two runs (traces, or folders of ranks), where, and why."""
-        return run(["diff", f"--format={format}"], [before, after])
+        return await run(["diff", f"--format={format}"], [before, after])
 
-    def cypher(traces: list[str], statement: str, top: int | None = None, format: Form = "table") -> list[str]:
+    async def cypher(traces: list[str], statement: str, top: int | None = None, format: Form = "table") -> list[str]:
         """Answer a statement in Cypher, read only, on nodes such as (:Op), (:Kernel {name, dur_ns, uid}), (:Module) and
         edges CALLS, LAUNCHES: MATCH (k:Kernel) RETURN k.short_name, sum(k.dur_ns) AS ns ORDER BY ns DESC.
         """
         not_a_file = f"{statement}\n"
-        return run(["cypher", *_options(top=top, format=format)], traces, behind=not_a_file)
+        return await run(["cypher", *_options(top=top, format=format)], traces, behind=not_a_file)
 
     server = MCPServer("tracelens-graph", instructions=_INSTRUCTIONS, version=__version__, log_level="WARNING")
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)

@@ -17,6 +17,8 @@ from tracelens_graph.cli.windows import WindowChoice
 
 ROWS = 10
 """Operations that are taken where nothing else is asked for."""
+_SUFFIXES = (".csv", ".html", ".json", ".md", ".txt", ".xlsx")
+"""Ends of names that mean a file to every other command."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ class Asked:
             raise typer.BadParameter("--by below-roof chooses operations itself: leave out --op and --uid")
         if self.table is not None and self.output is not None:
             raise typer.BadParameter("--table goes without -o")
+        if self.output is not None and self.output.suffix in _SUFFIXES and not self.output.is_dir():
+            raise typer.BadParameter(f"-o {self.output}: names a folder for programs; a table is printed by -f")
         if self.gemms is not None and (self.output or self.table):
             raise typer.BadParameter("--gemms prints a script: leave out -o and --table")
         for option in ("--full", "--batch", "--collectives", "--kernel-source", "--sweep"):

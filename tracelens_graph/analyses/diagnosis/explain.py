@@ -65,6 +65,8 @@ def explain(g: Core | Window, id: str | None = None, arch: Architecture | str | 
         }
         return _table(w, [("id", name, text, None, "") for name, text in texts.items()], "What can be explained")
     if id not in findings and id not in chances:
+        if id.isdecimal():
+            raise AnalysisError(f"{id} is no id of a finding; `tree TRACE --uid {id}` shows the event of this uid")
         raise AnalysisError(f"nothing in the trace has the id {id!r}; {hint(id, findings | chances)}")
     return _table(w, [*_rows(w, findings.get(id), chances.get(id, {}))], id)
 
