@@ -93,7 +93,7 @@ def test_the_first_screen_is_one_screen(run: Run, name: str, monkeypatch: pytest
     monkeypatch.chdir(CORPUS)
     code, out, _ = run("report", f"{name}.json.gz")
     assert code == 0
-    assert out.count("\n") <= 56
+    assert out.count("\n") <= 57
     assert " ".join(out.split()).count("--all prints all tables") == 1
 
 
