@@ -128,7 +128,7 @@ def test_other_programs_do_not_join(pairs_folder: Path) -> None:
             trace, execution_trace = linked(pairs_folder, name).trace, linked(pairs_folder, other).execution_trace
             if name != other:
                 assert recorded_pairs.join(document(trace), document(execution_trace)) == ("none", set())
-                with pytest.raises(LinkError, match="not of one run"):
+                with pytest.raises(LinkError, match="not from one run"):
                     load_core(trace, et=execution_trace)
 
 
