@@ -90,7 +90,8 @@ def test_a_set_is_linked(tmp_path: Path) -> None:
 def test_a_pair_that_does_not_fit_is_loaded_without_link(tmp_path: Path) -> None:
     other = [Call(one.number, one.thread, f"x{one.number}") for one in PROGRAM]
     written(tmp_path, rank0=kineto(PROGRAM), rank1=kineto(PROGRAM, pid=501), et_rank0=execution_trace(other))
-    with pytest.warns(IncompleteSetWarning, match=r"rank0\.json and .*et_rank0\.json: not from one run.*loaded without"):
+    said = r"rank0\.json and .*et_rank0\.json: not from one run.*loaded without"
+    with pytest.warns(IncompleteSetWarning, match=said):
         found = tlg.load_set(tmp_path)
     assert [one.core.link for one in found] == [None, None]
     assert found.linked == ""

@@ -222,7 +222,7 @@ def test_evoformer() -> None:
 
 test_what_cannot_be_modelled_says_why = FAMILY.reasons(
     [
-        (FLASH, [(BF16, (1, 4, 8, 8))] * 2, "argument 2 is no tensor"),
+        (FLASH, [(BF16, (1, 4, 8, 8))] * 2, "argument 2 is not a tensor"),
         (FLASH, [(BF16, (1, 4, 8))] * 3, "dimensions"),
         (FLASH, [(BF16, (1, 4, 8, 8)), *[(BF16, (1, 3, 8, 8))] * 2, 0.0, "False"], "4 query heads cannot share 3"),
         (FLASH, [(BF16, (1, 4, 8, 8)), *[(BF16, (2, 4, 8, 8))] * 2, 0.0, "False"], "do not fit together"),

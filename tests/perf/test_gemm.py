@@ -168,7 +168,7 @@ test_what_does_not_fit_has_no_cost = FAMILY.reasons(
         ("aten::mm", (A, (BF16, (K + 1, N))), "inner sizes"),
         ("aten::mm", ((BF16, (B, M, K)), W), "dimensions"),
         ("aten::bmm", ((BF16, (B, M, K)), (BF16, (B + 1, K, N))), "batches"),
-        ("aten::mm", (A, 3), "no tensor"),
+        ("aten::mm", (A, 3), "not a tensor"),
         ("primus_turbo::hipblaslt_gemm_fp8", ((BF16, (B, M, K)), None, W), "dimensions"),
         ("tex_ts::te_gemm_ts", (A, None, 0, 0, None, W, None, 0, 0, None), "transposition"),
     ],

@@ -299,7 +299,7 @@ def test_stored_keys_are_written_in_the_type_of_the_cache() -> None:
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ([QUERY], "argument 1 is no tensor"),
+        ([QUERY], "argument 1 is not a tensor"),
         ([(BF16, (32, 64)), KEY, KEY], "dimensions"),
         ([QUERY, (BF16, (32, 7, 64)), KEY], "do not fit together"),
         ([QUERY, (BF16, (8, 64)), KEY], "do not fit together"),

@@ -96,7 +96,7 @@ def test_moving_tokens_is_no_work(name: str) -> None:
 
 test_what_does_not_fit_has_no_cost = FAMILY.reasons(
     [
-        (FUSED_1STAGE, (X, (BF16, (E, 2 * N, K))), "no tensor"),
+        (FUSED_1STAGE, (X, (BF16, (E, 2 * N, K))), "not a tensor"),
         (FUSED_1STAGE, (X, (BF16, (E, 2 * N, K)), (BF16, (E + 1, K, N)), CHOICES), "do not fit"),
         (FUSED_1STAGE, (X, (BF16, (E, 2 * N + 1, K)), (BF16, (E, K, N)), CHOICES), "do not fit"),
         (FUSED_1STAGE, (X, *weights(2 * N), ("int", (M, E + 1))), "cannot choose"),

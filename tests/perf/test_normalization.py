@@ -100,6 +100,6 @@ test_what_cannot_be_modelled_says_why = FAMILY.reasons(
         ("aten::batch_norm", ((FP32, (8,)), WEIGHT, WEIGHT, None, None, True), "no dimension of channels"),
         ("aten::layer_norm", (TOKENS, None, None, None), "normalized shape is not recorded"),
         ("aten::_fused_rms_norm", (TOKENS, "[7]", None), "7 channels do not divide"),
-        ("aten::layer_norm", (None, "[64]"), "argument 0 is no tensor"),
+        ("aten::layer_norm", (None, "[64]"), "argument 0 is not a tensor"),
     ],
 )

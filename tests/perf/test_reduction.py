@@ -98,7 +98,7 @@ def test_windows_rounded_up_do_not_begin_behind_the_source() -> None:
     [
         (listed(X, "[3]", False, None), "no dimension 3"),
         (listed(X, "", False, None), "dimensions are not recorded"),
-        (call(None, "[0]"), "argument 0 is no tensor"),
+        (call(None, "[0]"), "argument 0 is not a tensor"),
     ],
 )
 def test_what_cannot_be_modelled_says_why(arguments: Arguments, why: str) -> None:
