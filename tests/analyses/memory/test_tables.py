@@ -14,6 +14,7 @@ from handmade import small_trace
 from memory_traces import instant, training
 
 from corpus import loaded, parametrize, traces_named
+from tracelens_graph.analyses.memory import instants
 from tracelens_graph.analyses.memory.holders import BEFORE, memory_peak
 from tracelens_graph.analyses.memory.instants import instants_of
 from tracelens_graph.analyses.memory.peak import allocations_by_module, memory_summary
@@ -33,6 +34,17 @@ EVALUATES = "autograd::engine::evaluate_function: "
 
 def cells(table: Table, *columns: str) -> list[tuple[Any, ...]]:
     return [tuple(row[column] for column in columns) for row in table.records()]
+
+
+def test_arguments_are_read_in_one_pass_however_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = memory_peak(load_core(training())).records()
+    monkeypatch.setattr(instants, "_AT_ONCE", 2)
+    core, passes = load_core(training()), []
+    texts = core.details.texts
+    monkeypatch.setattr(core.details, "texts", lambda blocks: passes.append(list(blocks)) or texts(blocks))
+    assert memory_peak(core).records() == expected
+    assert len(instants_of(core).rows) > 2
+    assert len(passes) == 1
 
 
 def test_what_is_in_use_at_the_peak() -> None:

@@ -75,7 +75,7 @@ def kernel_candidates(g: Core | Window, arch: Architecture | str | None = None, 
         for one, (module, line) in zip(judged, places(w, [one.uid for one in judged]), strict=True)
     ]
     notes = [f"{len(ops) - len(judged):,} more (top=0 gives all)"] if len(judged) < len(ops) else []
-    notes += [f"nothing has a roof: {every.missing}"] if every.missing else []
+    notes += [f"nothing has a roof: {every.missing}"] if every.missing and ops else []
     return KERNEL_CANDIDATES.of_records(records, w.titled("Kernels worth work"), notes)
 
 
