@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from handmade import Run, small_trace
 
+from tracelens_graph.cli.db.catalog import _listed, _on_screen
 from tracelens_graph.db.connection import Connection
+from tracelens_graph.db.image import Options
 
 
 @pytest.fixture
@@ -33,6 +35,23 @@ def test_the_name_that_works_and_the_time_are_shown(run: Run, database: Path) ->
     assert row["pushed"] in line
     assert "(a wider terminal or -f csv shows them)" in " ".join(text.split())
     assert run("db", "query", "gpu_timeline", "-p", f"trace={row['trace']}")[0] == 0
+
+
+def test_columns_do_not_depend_on_how_fast_traces_were_pushed() -> None:
+    few = Options(kinds=("Op", "Kernel", "Memcpy", "Memset"), min_gpu_time_ns=5_000)
+
+    def columns(*seconds: int) -> str:
+        traces = [
+            {"id": f"{rank}" * 32, "run": "job", "name": f"rank{rank}", "path": f"job/rank{rank}", "rank": rank,
+             "state": "complete", "nodes": 678, "edges": 3412 + rank, "pushed_ns": second * 10**9, "lean": rank == 1,
+             "options": few.text, "labels": [f"commit={rank}f2a9c"], "architecture": "h100-sxm"}
+            for rank, second in enumerate(seconds)
+        ]  # fmt: skip
+        lines = _on_screen(_listed(traces, 0)).text(100).splitlines()
+        return next(line for line in lines if line.startswith("trace "))
+
+    assert columns(1_790_000_000, 1_790_000_000) == columns(1_790_000_000, 1_790_000_004)
+    assert "pushed" in columns(1_790_000_000, 1_790_000_000)
 
 
 def test_traces_of_one_name_are_listed_by_what_each_is_asked_by(run: Run, database: Path, tmp_path: Path) -> None:

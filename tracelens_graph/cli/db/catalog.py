@@ -121,7 +121,7 @@ def _listed(traces: Sequence[Mapping[str, Any]], strange: int) -> Table:
         "state": Column("complete; or loading or dropping, which is to be gone on with", drop_priority=-1),
         "events": Column("event nodes"),
         "edges": Column("edges", drop_priority=3),
-        "pushed": Column("when it was first completed, UTC", drop_priority=1),
+        "pushed": Column("when it was first completed, UTC", drop_priority=-1),
         "labels": Column("key=value, as given", drop_priority=0),
         "lean": Column("what was taken, where some events were left out", drop_priority=2),
         "device": Column("device it was recorded on", drop_priority=3),
