@@ -122,13 +122,14 @@ class _Usual(NamedTuple):
         excess: by which share it takes longer.
         chance: by which share it does so by chance at most.
         share: per key the share of its time that a kernel takes there.
-        by_place: whether each takes there what its like at the same place take, where that is known.
+        pace: per step by which factor work takes longer there than on the mean of all steps, where the like do not run
+            the same program; else each takes what its like at the same place take, where that is known.
     """
 
     excess: float
     chance: float
     share: np.ndarray
-    by_place: bool = False
+    pace: np.ndarray | None = None
 
 
 class Usual:
@@ -204,10 +205,12 @@ class Usual:
         steps, at = np.unique(np.concatenate([one.step for one in gpu]), return_inverse=True)
         place = np.repeat(np.arange(len(gpu)), [len(one.takes) for one in gpu])
         takes = np.concatenate([one.takes for one in gpu])
-        of_step = sum_by_group(place * len(steps) + at.ravel(), takes, len(gpu) * len(steps)).astype(float)
-        of_step = of_step.reshape(len(gpu), len(steps))
-        of_step[of_step == 0] = np.nan  # not recorded
         means = [_Means.of(one, keys) for one in gpu]
+        mean = np.concatenate([of.ns[one.key] for of, one in zip(means, gpu, strict=True)])
+        cell, cells = place * len(steps) + at.ravel(), len(gpu) * len(steps)
+        of_step, by_mean = (np.bincount(cell, of, cells).reshape(-1, len(steps)) for of in (takes, mean))
+        of_step[of_step == 0] = np.nan  # not recorded
+        self._steps, paces = steps, of_step / by_mean
         of_key = np.stack([one.per_step(keys) for one in gpu])
         error = np.array([one.variance(keys) for one in gpu])
         found = []
@@ -220,24 +223,40 @@ class Usual:
                 both.append(_beside(means[rank], (of_step[rank], of_step[same]), (of_key[rank], of_key[same]),
                                     (error[rank], error[same])))  # fmt: skip
             if len(others):
-                both.append(_across(means[rank], [means[one] for one in others.tolist()]))
+                pace = np.nanquantile(paces[others], 0.5, axis=0, method="lower")
+                both.append(_across(means[rank], [means[one] for one in others.tolist()], np.nan_to_num(pace, nan=1.0)))
             found.append(max(both, key=lambda one: (one.excess >= one.chance, one.excess), default=_none(means[rank])))
         return found
 
     def _even(self, place: int, even: Even, found: _Usual) -> Even:
         """What work of a rank takes: on the GPU what it took unless it is slow; transfers as they did."""
         usual: dict[LaneKey, Ns] = {}
+        share = self._shares(place, found) if place in self.slow else {}
         for key, lane in even.lanes.items():
             takes = self._did[place][key].takes
             if key[1] == "host":
                 usual[key] = lane
             elif place in self.slow:
-                there = np.rint(takes * found.share[self._key[place][key]]).astype(np.int64)
+                there = np.rint(takes * share[key[0]][self._key[place][key]]).astype(np.int64)
                 like = self._like[place][key]
-                usual[key] = np.where(takes >= 0, np.where(found.by_place & (like > 0), like, there), -1)
+                usual[key] = np.where(takes >= 0, np.where((found.pace is None) & (like > 0), like, there), -1)
             else:
                 usual[key] = takes.astype(np.int64)
         return replace(even, lanes=usual, moves_ns=np.where(even.kind < 0, even.moves_ns, -1))
+
+    def _shares(self, place: int, found: _Usual) -> dict[int, np.ndarray]:
+        """Number of a step -> per key the share of its time that a kernel of a rank takes on its like."""
+        gpu, keys = self._gpu[place], len(self._keys)
+        steps, at = np.unique(gpu.step, return_inverse=True)
+        if found.pace is None:
+            return dict.fromkeys(steps.tolist(), found.share)
+        pace = found.pace[np.searchsorted(self._steps, steps)]
+        number, took = (np.bincount(at * keys + gpu.key, of, len(steps) * keys).reshape(-1, keys)
+                        for of in (None, gpu.takes))  # fmt: skip
+        mean = took.sum(axis=0) / np.maximum(number.sum(axis=0), 1)
+        there = number * mean * found.share * pace[:, None]
+        there *= (mean * found.share * number).sum() / max(there.sum(), 1.0)
+        return dict(zip(steps.tolist(), there / np.maximum(took, 1), strict=True))
 
     def longer_ns(self, place: int) -> dict[int, int]:
         """Number of a step -> how much longer GPU work of a rank takes than that of its like, chance included."""
@@ -412,11 +431,11 @@ def _beside(
     is_left = (own.number * own.ns).sum() * (1 - usual / total)
     share = min(max(is_left / more, 0.0), 1.0) if more > 0 else 0.0
     chance = SIGMAS * (error[0] + of_median) ** 0.5 / usual
-    return _Usual(total / usual - 1, chance, 1 - share * (1 - ratio), by_place=True)
+    return _Usual(total / usual - 1, chance, 1 - share * (1 - ratio))
 
 
-def _across(own: _Means, others: Sequence[_Means]) -> _Usual:
-    """GPU work of a rank against kernels of equal names and inputs on ranks with other programs."""
+def _across(own: _Means, others: Sequence[_Means], pace: np.ndarray) -> _Usual:
+    """GPU work of a rank against kernels of equal names and inputs on ranks with other programs, of a known pace."""
     theirs = np.stack([np.where(one.number > 0, one.ns, np.nan) for one in others])
     error = np.stack([np.where(one.number > 0, one.variance / np.maximum(one.number, 1), np.nan) for one in others])
     there: Mask = (own.number > 0) & ~np.isnan(theirs).all(axis=0)
@@ -429,4 +448,4 @@ def _across(own: _Means, others: Sequence[_Means]) -> _Usual:
     variance = float((own.number[there] * own.variance[there] + own.number[there] ** 2 * of_median).sum())
     usual = float((own.number * ns).sum())
     excess = float((own.number * own.ns).sum()) / usual - 1
-    return _Usual(excess, SIGMAS * variance**0.5 / usual, ns / np.maximum(own.ns, 1))
+    return _Usual(excess, SIGMAS * variance**0.5 / usual, ns / np.maximum(own.ns, 1), pace)
