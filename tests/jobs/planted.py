@@ -87,6 +87,14 @@ PLANTED: Mapping[str, Planted] = {
     "moves": Planted(
         Job(steps=8, causes=(_host("python", *range(8), moves=True),)), tuple(range(8)), ("python", "gc.py", "in turn")
     ),
+    "kernels_move": Planted(
+        Job(steps=8, seed=312, causes=(Cause("slower_kernels", tuple(range(8)), factor=1.4, moves=True),)),
+        tuple(range(8)), ("slower kernels", "in turn"),
+    ),
+    "work_moves": Planted(
+        Job(steps=8, seed=313, causes=(Cause("more_gpu_work", tuple(range(8)), us=1500, moves=True),)),
+        tuple(range(8)), ("more gpu work", "in turn"),
+    ),
     "loader_moves": Planted(
         Job(steps=8, causes=(_host("data_loader", 1, 4, 6, moves=True),)), (1, 4, 6), ("data loader",)
     ),

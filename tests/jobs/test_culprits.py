@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from planted import PLANTED
-from simulated_jobs import Cause, Job, write
+from simulated_jobs import Cause, Job, simulated, write
 from typer.testing import CliRunner
 
 import tracelens_graph as tlg
@@ -205,6 +205,40 @@ def test_what_a_rank_costs_that_is_a_little_slower(factor: float, true_us: int, 
     late = ranks(write(Job(steps=3, causes=(Cause("slower_kernels", (4,), factor=factor),)), tmp_path))
     (found,) = re.findall(r"late: rank 4, by [\d.]+ us a step, ([\d.]+) us", late)
     assert float(found) == pytest.approx(true_us, abs=10)
+
+
+def _length_ms(job: Job) -> float:
+    return (
+        max(one["ts"] + one["dur"] for rank in simulated(job) for one in rank.events if "device" in one["args"]) / 1e3
+    )
+
+
+_IN_STAGES = {"slow_rank_in_two_steps": ((2,), {"factor": 1.5, "steps": (1, 4)}, ()),
+              "slow_rank_behind_a_slow_link": ((3,), {"factor": 1.2}, (((1, 2), 0.05),)),
+              "slow_stages_in_turn": ((0, 1, 2, 3), {"factor": 1.5, "moves": True}, ())}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _IN_STAGES)
+def test_what_ranks_of_a_pipeline_cost_is_what_the_job_takes_less_without(name: str, tmp_path: Path) -> None:
+    """A cause counts in its steps alone, and what hides behind a slow link as if that were mended."""
+    slow, more, links = _IN_STAGES[name]
+    job = Job(ranks=4, pipeline=4, steps=8, seed=17, slow=links, causes=(Cause("slower_kernels", slow, **more),))
+    whole = replace(job, slow=())
+    truth = _length_ms(whole) - _length_ms(replace(whole, causes=()))
+    screen = ranks(write(job, tmp_path))
+    late = [line for line in screen.splitlines() if line.startswith("late: ")]
+    assert len(late) == 1, screen
+    assert named_in(late[0].partition(", by ")[0]) >= set(slow), screen
+    assert float(re.findall(r"([\d.]+) ms \(", late[0])[0]) == pytest.approx(truth, rel=0.03), screen
+    assert ("once slow links are mended" in late[0]) == bool(links)
+    assert (" in steps 4 and 7, by" in late[0]) == ("steps" in more)
+
+
+def test_a_step_in_which_nothing_is_slow_names_nobody(tmp_path: Path) -> None:
+    slow = (Cause("slower_kernels", (2,), factor=1.5, steps=(1, 4)),)
+    folder = write(Job(ranks=4, pipeline=4, steps=6, seed=17, causes=slow), tmp_path)
+    assert "late: rank 2, by" in ranks(folder, "--step", 4)
+    assert "late: " not in ranks(folder, "--step", 5)
 
 
 def test_who_is_last_nearly_always_costs_no_more_than_its_work_takes_longer(tmp_path: Path) -> None:

@@ -145,7 +145,9 @@ class Job:
             return None
         if not self._is_small or self._causes is None or not self._causes.is_covered:
             return None
-        found = Sound(self._causes)
+        whole = self.matched.whole
+        delays = self.delays if self._is_all else LinkDelays(Links(Figures(whole, self.figures.architecture)))
+        found = Sound(self._causes, delays.excess_ns)
         return found if self._is_all else found.within({step for step in self.figures.step if step is not None})
 
     def repaired(self, places: Sequence[int]) -> WhatIf | None:

@@ -65,6 +65,7 @@ class Culprit:
         step_ns: the same per step in which they are late.
         of: what it is a share of, in words.
         is_at_least: whether it may be more.
+        is_mended: whether that is so once slow links are mended.
         also: further reasons of the same ranks in words, that with more lateness first.
     """
 
@@ -80,6 +81,7 @@ class Culprit:
     step_ns: int
     of: str
     is_at_least: bool = False
+    is_mended: bool = False
     also: tuple[str, ...] = ()
 
     @property
@@ -93,7 +95,8 @@ class Culprit:
         in_all = f"{shown_ms(self.late_ns)} ({self.percent:.1f} % of {self.of})"
         is_once = not self.steps or self.step_ns == self.late_ns
         by = in_all if is_once else f"{shown_ms(self.step_ns)} a step, {in_all} in all"
-        return f"{self.who}{self.when}, by {'at least ' * self.is_at_least}{by}: {self.why}"
+        then = ", once slow links are mended" * self.is_mended
+        return f"{self.who}{self.when}, by {'at least ' * self.is_at_least}{by}{then}: {self.why}"
 
 
 def culprits_table(culprits: Sequence[Culprit], m: MatchedCollectives, notes: Sequence[str]) -> Table:

@@ -67,6 +67,7 @@ def work_of_job(job: JobCauses, instead: Others | None = None) -> Work:
         edges=sum(len(one.target) for one in reach.values()),
         steps=steps,
         notes=job.notes,
+        took_ns=end - begin,
         is_covered=job.is_covered,
     )
 

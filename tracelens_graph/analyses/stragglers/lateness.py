@@ -275,7 +275,7 @@ def _grouped(figures: Figures, found: Sequence[Excess], sound: Sound | None) -> 
         yield Culprit(
             tuple(places), called(figures.names, places, moves, shared), tuple(struck), when(struck, steps), moves,
             reason, worst.what, cost, percent(cost, span), round(cost / max(len(struck), 1)), _part(figures),
-            sound is not None and sound.is_at_least,
+            sound is not None and sound.is_at_least, sound is not None and sound.is_mended,
         )  # fmt: skip
 
 

@@ -4,7 +4,8 @@ Ranks of one stage of a pipeline run the same program: the GPU work of each is c
 step by step; so are ranks alone in their stages that run kernels of the same names in one order. Ranks of different
 stages are compared by kernels of equal names and inputs. The ideal job of `slowdown` moves what is too much for a stage
 to the others, which may take as long; here it is gone. Host time between two calls is that of the ideal job, the median
-of equal stretches, and transfers take what they took.
+of equal stretches. Transfers take what they took, but on slow links what they take on others: a link is no fault of a
+rank, and what hides behind one shows once it is mended.
 """
 
 from __future__ import annotations
@@ -81,10 +82,6 @@ class _Gpu(NamedTuple):
     takes: Ns
     like: Ns
 
-    def per_step(self, keys: int) -> np.ndarray:
-        """Mean time of each key in a step, ns."""
-        return np.bincount(self.key, self.takes, keys) / max(len(np.unique(self.step)), 1)
-
     def variance(self, keys: int) -> float:
         """Variance of the time of all of it, ns^2: of each around what its like take, times one factor.
 
@@ -121,14 +118,15 @@ class _Usual(NamedTuple):
     Attributes:
         excess: by which share it takes longer.
         chance: by which share it does so by chance at most.
-        share: per key the share of its time that a kernel takes there.
-        pace: per step by which factor work takes longer there than on the mean of all steps, where the like do not run
-            the same program; else each takes what its like at the same place take, where that is known.
+        of_step: the same as `excess` of each step; NaN where that is not known.
+        usual_ns, pace: per key what a kernel takes there, and per step by which factor more than on the mean of all
+            steps, where the like run other programs; else each takes what its like at the same place take.
     """
 
     excess: float
     chance: float
-    share: np.ndarray
+    of_step: np.ndarray
+    usual_ns: np.ndarray = np.zeros(0)
     pace: np.ndarray | None = None
 
 
@@ -139,14 +137,19 @@ class Usual:
         job: the ranks.
         stage: per rank its pipeline stage.
         even: what it would take where work is even.
+        link_ns: per collective how much longer it takes as its link is slow.
 
     Attributes:
-        slow: places of the ranks whose GPU work takes longer than that of their like, and not by chance.
+        slow: place of a rank whose GPU work takes longer than that of its like, and not by chance -> numbers of the
+            steps in which it does; all where it does over all of them.
         even: per rank what its work takes.
     """
 
-    def __init__(self, job: JobCauses, stage: Codes, even: Sequence[Even]) -> None:
-        self._did = [one.lanes for one in job.did]
+    def __init__(self, job: JobCauses, stage: Codes, even: Sequence[Even], link_ns: Ns) -> None:
+        first, part = job.meetings.first, job.meetings.part
+        ns = np.zeros(len(part), np.int64) if job.matched is None else link_ns[job.matched.number[part]]
+        self._link_ns = [ns[slice(*first[at : at + 2].tolist())] for at in range(len(even))]
+        self._did, self._moves_ns = [one.lanes for one in job.did], [one.moves_ns for one in job.did]
         self._there = [bool(one.lanes) for one in even]
         self._stage = stage
         self._keys: dict[tuple[str, str], int] = {}
@@ -159,10 +162,13 @@ class Usual:
         self._like = self._like_of()
         self._gpu = [self._gpu_of(at) for at in range(len(even))]
         found = self._compared()
-        excess = np.array([one.excess for one in found])
-        low = np.sort(excess)[: (len(excess) + 1) // 2]
-        least = max(float(low[-1]), 0.0) + max(LEAST_EXCESS, SPREADS * 1.48 * float(np.median(low[-1] - low)))
-        self.slow = np.flatnonzero(excess >= np.maximum(least, [one.chance for one in found])).tolist()
+        excess, chance = (np.array(of) for of in zip(*((one.excess, one.chance) for one in found), strict=True))
+        of_step = np.stack([one.of_step for one in found])
+        always = excess >= np.maximum(_standing_out(excess), chance)
+        # What strikes each rank in turn shows in steps alone.
+        by_chance = chance * (~np.isnan(of_step)).sum(axis=1) ** 0.5
+        struck = (of_step >= np.maximum(_standing_out(of_step), by_chance[:, None])) | always[:, None]
+        self.slow = {at: set(self._steps[struck[at]].tolist()) for at in np.flatnonzero(struck.any(axis=1)).tolist()}
         self.even = [self._even(at, one, found[at]) for at, one in enumerate(even)]
 
     def _numbers(self, lane: Lane, inputs: Sequence[str]) -> Codes:
@@ -211,7 +217,6 @@ class Usual:
         of_step, by_mean = (np.bincount(cell, of, cells).reshape(-1, len(steps)) for of in (takes, mean))
         of_step[of_step == 0] = np.nan  # not recorded
         self._steps, paces = steps, of_step / by_mean
-        of_key = np.stack([one.per_step(keys) for one in gpu])
         error = np.array([one.variance(keys) for one in gpu])
         found = []
         for rank, stage in enumerate(self._stage):
@@ -220,43 +225,60 @@ class Usual:
             same[rank] = False
             both = []
             if same.any() and len(gpu[rank].takes):
-                both.append(_beside(means[rank], (of_step[rank], of_step[same]), (of_key[rank], of_key[same]),
-                                    (error[rank], error[same])))  # fmt: skip
+                both.append(_beside(of_step[rank], of_step[same], error[rank], error[same]))
             if len(others):
-                pace = np.nanquantile(paces[others], 0.5, axis=0, method="lower")
-                both.append(_across(means[rank], [means[one] for one in others.tolist()], np.nan_to_num(pace, nan=1.0)))
-            found.append(max(both, key=lambda one: (one.excess >= one.chance, one.excess), default=_none(means[rank])))
+                pace, known = np.ones(len(steps)), ~np.isnan(paces[others]).all(axis=0)
+                pace[known] = np.nanquantile(paces[others][:, known], 0.5, axis=0, method="lower")
+                both.append(_across(means[rank], [means[one] for one in others.tolist()], paces[rank], pace))
+            found.append(max(both, key=lambda one: (one.excess >= one.chance, one.excess), default=_none(len(steps))))
         return found
 
     def _even(self, place: int, even: Even, found: _Usual) -> Even:
         """What work of a rank takes: on the GPU what it took unless it is slow; transfers as they did."""
         usual: dict[LaneKey, Ns] = {}
-        share = self._shares(place, found) if place in self.slow else {}
+        slow = self.slow.get(place, ())
+        share = dict(zip(self._steps.tolist(), self._shares(place, found) if slow else (), strict=False))
         for key, lane in even.lanes.items():
             takes = self._did[place][key].takes
             if key[1] == "host":
                 usual[key] = lane
-            elif place in self.slow:
+            elif key[0] in slow:
                 there = np.rint(takes * share[key[0]][self._key[place][key]]).astype(np.int64)
                 like = self._like[place][key]
                 usual[key] = np.where(takes >= 0, np.where((found.pace is None) & (like > 0), like, there), -1)
             else:
                 usual[key] = takes.astype(np.int64)
-        return replace(even, lanes=usual, moves_ns=np.where(even.kind < 0, even.moves_ns, -1))
+        takes, link_ns = self._moves_ns[place], self._link_ns[place]
+        is_slow = (link_ns > 0) & (takes >= 0)
+        moves = np.where(is_slow, np.maximum(takes - link_ns, 0), np.where(even.kind < 0, even.moves_ns, -1))
+        return replace(even, lanes=usual, moves_ns=moves, kind=np.where(is_slow, -1, even.kind))
 
-    def _shares(self, place: int, found: _Usual) -> dict[int, np.ndarray]:
-        """Number of a step -> per key the share of its time that a kernel of a rank takes on its like."""
-        gpu, keys = self._gpu[place], len(self._keys)
-        steps, at = np.unique(gpu.step, return_inverse=True)
-        if found.pace is None:
-            return dict.fromkeys(steps.tolist(), found.share)
-        pace = found.pace[np.searchsorted(self._steps, steps)]
-        number, took = (np.bincount(at * keys + gpu.key, of, len(steps) * keys).reshape(-1, keys)
-                        for of in (None, gpu.takes))  # fmt: skip
-        mean = took.sum(axis=0) / np.maximum(number.sum(axis=0), 1)
-        there = number * mean * found.share * pace[:, None]
-        there *= (mean * found.share * number).sum() / max(there.sum(), 1.0)
-        return dict(zip(steps.tolist(), there / np.maximum(took, 1), strict=True))
+    def _in_steps(self, place: int, of: np.ndarray | None = None) -> np.ndarray:
+        """Time of GPU work of a rank, or of something else the sum, in each step by key; all 0 where none is known."""
+        gpu, keys, steps = self._gpu[place], len(self._keys), len(self._steps)
+        at = np.searchsorted(self._steps, gpu.step) * keys + gpu.key
+        return np.bincount(at, gpu.takes if of is None else of, steps * keys).reshape(steps, keys)
+
+    def _shares(self, place: int, found: _Usual) -> np.ndarray:
+        """Per step and key the share of its time that a kernel of a rank takes on its like."""
+        took = self._in_steps(place)
+        if found.pace is not None:
+            usual = self._in_steps(place, found.usual_ns[self._gpu[place].key]) * found.pace[:, None]
+            if len(self.slow[place]) == len(self._steps):  # by how much it is slow over all of them is known better
+                usual *= took.sum() / (1 + found.excess) / usual.sum()
+            return np.divide(usual, took, out=np.ones(took.shape), where=took > 0)
+        same = self._team == self._team[place]
+        same[place] = False
+        theirs = np.stack([self._in_steps(at) for at in np.flatnonzero(same).tolist()])
+        theirs[~theirs.any(axis=2)] = np.nan  # not recorded
+        known = ~np.isnan(theirs).all(axis=(0, 2))
+        ratio = np.ones(took.shape)
+        usual = np.nanmedian(theirs[:, known], axis=0)
+        ratio[known] = np.divide(usual, took[known], out=ratio[known], where=took[known] > 0)
+        # What only the others run, such as a kernel for other sizes, is part of what it takes there, too.
+        more, left = (took * (1 - ratio)).sum(axis=1), took.sum(axis=1) * (1 - 1 / (1 + found.of_step))
+        part = np.divide(left, more, out=np.zeros(len(more)), where=more > 0)
+        return 1 - np.clip(part, 0, 1)[:, None] * (1 - ratio)
 
     def longer_ns(self, place: int) -> dict[int, int]:
         """Number of a step -> how much longer GPU work of a rank takes than that of its like, chance included."""
@@ -280,13 +302,16 @@ class Sound:
 
     Args:
         job: its ranks.
+        link_ns: per collective how much longer it takes as its link is slow.
 
     Attributes:
+        is_mended: whether links are slow, and ranks cost what they would once these are mended.
         is_at_least: whether ranks may cost more, as of some without a file it is not known what they wait for.
     """
 
-    def __init__(self, job: JobCauses) -> None:
+    def __init__(self, job: JobCauses, link_ns: Ns) -> None:
         self._steps: frozenset[int] | None = None
+        self._link_ns, self.is_mended = link_ns, bool(link_ns.any())
         self._numbers, self._lasts_ns = job.steps.number, job.steps.end_ns - job.steps.start_ns
         self.is_at_least = job.matched is not None and bool(ends_elsewhere(job.matched))
         self._work = work_of_job(job, self._instead)
@@ -301,7 +326,7 @@ class Sound:
         return sum(ns for step, ns in of_step.items() if self._steps is None or step in self._steps)
 
     def _instead(self, job: JobCauses, stage: Codes, even: list[Even]) -> list[Even]:
-        self._usual = Usual(job, stage, even)
+        self._usual = Usual(job, stage, even, self._link_ns)
         return self._usual.even
 
     def _length_ns(self, kept: Mask) -> float:
@@ -315,17 +340,13 @@ class Sound:
     def recorded_ns(self) -> float:
         """The length of the steps as recorded."""
         if self._steps is None:
-            return self._recorded_ns
+            return self._work.took_ns
         there = np.isin(self._numbers, list(self._steps))
-        return self._recorded_ns * float(self._lasts_ns[there].sum()) / max(float(self._lasts_ns.sum()), 1.0)
+        return self._work.took_ns * float(self._lasts_ns[there].sum()) / max(float(self._lasts_ns.sum()), 1.0)
 
     @property
     def _part(self) -> float:
         return 1.0 if self._steps is None else len(self._steps) / max(len(self._numbers), 1)
-
-    @cached_property
-    def _recorded_ns(self) -> float:
-        return self._length_ns(self._mask(True))
 
     @cached_property
     def _sound_ns(self) -> float:
@@ -401,46 +422,43 @@ def kind_of(reason: str) -> int:
     return COMPUTATION if reason in GPU_REASONS else HOST
 
 
-def _none(own: _Means) -> _Usual:
-    return _Usual(0.0, 0.0, np.ones(len(own.ns)))
+def _standing_out(excess: np.ndarray) -> float:
+    """From which share on ranks, or steps of them, stand out from the lower half of all."""
+    known = np.sort(excess[~np.isnan(excess)])
+    low = known[: (len(known) + 1) // 2]
+    if not len(low):
+        return LEAST_EXCESS
+    return max(float(low[-1]), 0.0) + max(LEAST_EXCESS, SPREADS * 1.48 * float(np.median(low[-1] - low)))
 
 
-def _beside(
-    own: _Means,
-    of_step: tuple[np.ndarray, np.ndarray],
-    of_key: tuple[np.ndarray, np.ndarray],
-    error: tuple[float, np.ndarray],
-) -> _Usual:
+def _none(steps: int) -> _Usual:
+    return _Usual(0.0, 0.0, np.full(steps, np.nan))
+
+
+def _beside(own: np.ndarray, others: np.ndarray, error: float, of_others: np.ndarray) -> _Usual:
     """GPU work of a rank against that of others with the same program.
 
     Args:
-        own: its kernels.
-        of_step: its time in each step and that of the others, ns; NaN where nothing is recorded.
-        of_key: its time in a step of each key, and that of the others, ns.
-        error: variance of its time and of theirs.
+        own, others: its time in each step and that of the others, ns; NaN where nothing is recorded.
+        error, of_others: variance of its time and of theirs.
     """
-    known = ~np.isnan(of_step[0]) & ~np.isnan(of_step[1]).all(axis=0)
-    total = float(of_step[0][known].sum())
-    usual = float(np.nanmedian(of_step[1][:, known], axis=0).sum())
+    known = ~np.isnan(own) & ~np.isnan(others).all(axis=0)
+    like = np.full(len(known), np.nan)
+    like[known] = np.nanmedian(others[:, known], axis=0)
+    total, usual = float(own[known].sum()), float(like[known].sum())
     if not usual or not total:
-        return _none(own)
-    of_median = _OF_MEDIAN * float(np.median(error[1])) / len(error[1])
-    ratio = np.divide(np.median(of_key[1], axis=0), of_key[0], out=np.ones(len(own.ns)), where=of_key[0] > 0)
-    # What only the others run, such as a kernel for other sizes, is part of what it takes there, too.
-    more = float((own.number * own.ns * (1 - ratio)).sum())
-    is_left = (own.number * own.ns).sum() * (1 - usual / total)
-    share = min(max(is_left / more, 0.0), 1.0) if more > 0 else 0.0
-    chance = SIGMAS * (error[0] + of_median) ** 0.5 / usual
-    return _Usual(total / usual - 1, chance, 1 - share * (1 - ratio))
+        return _none(len(known))
+    of_median = _OF_MEDIAN * float(np.median(of_others)) / len(of_others)
+    return _Usual(total / usual - 1, SIGMAS * (error + of_median) ** 0.5 / usual, own / like - 1)
 
 
-def _across(own: _Means, others: Sequence[_Means], pace: np.ndarray) -> _Usual:
+def _across(own: _Means, others: Sequence[_Means], own_pace: np.ndarray, pace: np.ndarray) -> _Usual:
     """GPU work of a rank against kernels of equal names and inputs on ranks with other programs, of a known pace."""
     theirs = np.stack([np.where(one.number > 0, one.ns, np.nan) for one in others])
     error = np.stack([np.where(one.number > 0, one.variance / np.maximum(one.number, 1), np.nan) for one in others])
     there: Mask = (own.number > 0) & ~np.isnan(theirs).all(axis=0)
     if not there.any():
-        return _none(own)
+        return _none(len(pace))
     ns = own.ns.copy()
     # Of two the lower one: the other may be slow.
     ns[there] = np.nanquantile(theirs[:, there], 0.5, axis=0, method="lower")
@@ -448,4 +466,5 @@ def _across(own: _Means, others: Sequence[_Means], pace: np.ndarray) -> _Usual:
     variance = float((own.number[there] * own.variance[there] + own.number[there] ** 2 * of_median).sum())
     usual = float((own.number * ns).sum())
     excess = float((own.number * own.ns).sum()) / usual - 1
-    return _Usual(excess, SIGMAS * variance**0.5 / usual, ns / np.maximum(own.ns, 1), pace)
+    of_step = own_pace / pace * (1 + excess) - 1
+    return _Usual(excess, SIGMAS * variance**0.5 / usual, of_step, ns, pace)

@@ -24,6 +24,7 @@ class Work:
         steps: how many steps lie one behind the other in that length, which is for one.
         mean_of: how many steps that length is the mean of, where none lies behind the other.
         notes: what a reader must know.
+        took_ns: how long all steps took as recorded.
         is_covered: whether most collectives are among the operations; waits for those on the host are host time.
     """
 
@@ -38,4 +39,5 @@ class Work:
     steps: int = 1
     mean_of: int = 1
     notes: Sequence[str] = ()
+    took_ns: float = 0.0
     is_covered: bool = True
