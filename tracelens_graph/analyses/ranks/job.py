@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from tracelens_graph.analyses.critical_path.job_causes import JobCauses
 from tracelens_graph.analyses.critical_path.what_if import WhatIf, what_if
 from tracelens_graph.analyses.ranks.collective_tables import collectives_table, kinds_table, unmatched_collectives
@@ -147,7 +149,7 @@ class Job:
             return None
         whole = self.matched.whole
         delays = self.delays if self._is_all else LinkDelays(Links(Figures(whole, self.figures.architecture)))
-        found = Sound(self._causes, delays.excess_ns)
+        found = Sound(self._causes, np.append(delays.excess_ns, 0)[whole.number])
         return found if self._is_all else found.within({step for step in self.figures.step if step is not None})
 
     def repaired(self, places: Sequence[int]) -> WhatIf | None:

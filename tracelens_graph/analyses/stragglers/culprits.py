@@ -62,7 +62,6 @@ class Culprit:
         late_ns: what the recording takes longer for them, once no other is late, by a replay; without one new lateness
             over the recording, of the latest of them in each step.
         percent: its share of the recording; without a replay of the mean span of the ranks.
-        step_ns: the same per step in which they are late.
         of: what it is a share of, in words.
         is_at_least: whether it may be more.
         is_mended: whether that is so once slow links are mended.
@@ -78,11 +77,15 @@ class Culprit:
     what: str
     late_ns: int
     percent: float
-    step_ns: int
     of: str
     is_at_least: bool = False
     is_mended: bool = False
     also: tuple[str, ...] = ()
+
+    @property
+    def step_ns(self) -> int:
+        """What they cost per step in which they are late."""
+        return round(self.late_ns / max(len(self.steps), 1))
 
     @property
     def why(self) -> str:
@@ -125,9 +128,8 @@ def joined(found: Sequence[Culprit], steps: Sequence[int]) -> list[Culprit]:
             continue
         first = of_ranks[key]
         struck = tuple(sorted({*first.steps, *one.steps}))
-        late = first.late_ns + one.late_ns
         of_ranks[key] = replace(
-            first, steps=struck, when=when(struck, steps), late_ns=late, percent=first.percent + one.percent,
-            step_ns=round(late / max(len(struck), 1)), also=(*first.also, in_words(one.reason, one.what)),
+            first, steps=struck, when=when(struck, steps), late_ns=first.late_ns + one.late_ns,
+            percent=first.percent + one.percent, also=(*first.also, in_words(one.reason, one.what)),
         )  # fmt: skip
     return sorted(of_ranks.values(), key=lambda one: -one.late_ns)

@@ -22,15 +22,7 @@ from tracelens_graph.analyses.ranks.matching_notes import notes_on_matching
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
 from tracelens_graph.analyses.stragglers.culprits import Culprit, joined
 from tracelens_graph.analyses.stragglers.names import called, teams, when
-from tracelens_graph.analyses.stragglers.reasons import (
-    EARLIER,
-    GPU_REASONS,
-    LINK,
-    OTHERS,
-    REASONS,
-    UNKNOWN,
-    UNNAMED,
-)
+from tracelens_graph.analyses.stragglers.reasons import EARLIER, GPU_REASONS, LINK, OTHERS, REASONS, UNKNOWN, UNNAMED
 from tracelens_graph.analyses.stragglers.sound import LEAST_OF_A_STEP, Excess, Sound, kind_of
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.ranks import rank_titles
@@ -274,7 +266,7 @@ def _grouped(figures: Figures, found: Sequence[Excess], sound: Sound | None) -> 
         worst = max((one for one in late if one.what.startswith(what)), key=lambda one: (bool(one.what), one.ns))
         yield Culprit(
             tuple(places), called(figures.names, places, moves, shared), tuple(struck), when(struck, steps), moves,
-            reason, worst.what, cost, percent(cost, span), round(cost / max(len(struck), 1)), _part(figures),
+            reason, worst.what, cost, percent(cost, span), _part(figures),
             sound is not None and sound.is_at_least, sound is not None and sound.is_mended,
         )  # fmt: skip
 

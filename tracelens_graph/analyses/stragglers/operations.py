@@ -17,7 +17,7 @@ import numpy as np
 from tracelens_graph.analyses.critical_path.rerun import forward
 from tracelens_graph.analyses.stragglers.work import Work
 from tracelens_graph.errors import MissingExtraError, TraceError
-from tracelens_graph.graph.arrays import distinct, positions_by
+from tracelens_graph.graph.arrays import distinct, expanded, positions_by
 from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 
 COLUMNS = ("dp_rank", "stage", "step", "optype", "start_ts", "duration", "seq_id", "mc", "gmc")
@@ -165,8 +165,8 @@ def _peers(kind: np.ndarray, of: Mapping[str, np.ndarray]) -> Codes:
     stages = int(of["stage"].max()) + 1
     sender = np.where(sends, of["stage"], of["stage"] + np.where(forward, -1, 1)) % stages
     communicates = transfers | np.isin(kind, (_CLIP, _EMBEDDING, _WITHIN_WORKER))
-    reduces = np.char.endswith(kind, ("-all-gather")) | np.char.endswith(kind, "-reduce-scatter")
-    communicates |= reduces | np.char.endswith(kind, "-all-reduce")
+    for end in ("-all-gather", "-reduce-scatter", "-all-reduce"):
+        communicates |= np.char.endswith(kind, end)
     # All workers clip together, stages tie their embeddings within a pipeline, all else is between equal stages.
     everybody, pipeline, worker = kind == _CLIP, kind == _EMBEDDING, kind == _WITHIN_WORKER
     where = np.where(transfers, sender, np.where(everybody | pipeline, -1, of["stage"]))
@@ -188,8 +188,7 @@ def _waits(kind: np.ndarray, communicates: Mask, of: Mapping[str, np.ndarray]) -
     _, place = np.unique(np.stack([of["step"], of["dp_rank"], of["stage"]], axis=1), axis=0, return_inverse=True)
     for _, rows in positions_by(place.reshape(-1)):
         for name in np.unique(stream[rows]):
-            lane = rows[stream[rows] == name].tolist()
-            found += pairwise(lane)
+            found += pairwise(rows[stream[rows] == name].tolist())
         by = {name: rows[kind[rows] == name] for name in np.unique(kind[rows]).tolist()}
         none = rows[:0]
         for way, edge in (("forward", 0), ("backward", last_chunk)):
@@ -197,9 +196,8 @@ def _waits(kind: np.ndarray, communicates: Mask, of: Mapping[str, np.ndarray]) -
             chunk = of["gmc"][computes]
             # The first chunk of the model receives nothing, and the last one sends nothing.
             found += zip(by.get(way + "-recv", none).tolist(), computes[chunk != edge].tolist(), strict=False)
-            found += zip(
-                computes[chunk != last_chunk - edge].tolist(), by.get(way + "-send", none).tolist(), strict=False
-            )
+            sends = computes[chunk != last_chunk - edge]
+            found += zip(sends.tolist(), by.get(way + "-send", none).tolist(), strict=False)
         found += _around(rows, by, stream, of["mc"])
     pairs = np.array(found, np.int64).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1]
@@ -212,16 +210,14 @@ def _around(rows: Rows, by: Mapping[str, Rows], stream: np.ndarray, chunk: np.nd
     shared = rows[stream[rows] == "data parallel"]
     parameters = by.get(_PARAMETERS, none)
     gradients = shared[~np.isin(shared, parameters)]
-    found = []
-    for one in parameters.tolist():
-        uses = forward[chunk[forward] == chunk[one]] if (chunk[forward] == chunk[one]).any() else forward
-        found += [(one, int(use)) for use in uses[:1]]
-    for one in gradients.tolist():
-        made = backward[chunk[backward] == chunk[one]] if (chunk[backward] == chunk[one]).any() else backward
-        found += [(int(last), one) for last in made[-1:]]
-    optimizer = by.get("optimizer", none)
-    found += [(int(last), one) for one in optimizer.tolist() for last in gradients[-1:]]
-    return found
+
+    def like(computes: Rows, one: int) -> list[int]:
+        same = computes[chunk[computes] == chunk[one]]
+        return (same if len(same) else computes).tolist()
+
+    found = [(one, use) for one in parameters.tolist() for use in like(forward, one)[:1]]
+    found += [(last, one) for one in gradients.tolist() for last in like(backward, one)[-1:]]
+    return found + [(last, one) for one in by.get("optimizer", none).tolist() for last in gradients[-1:].tolist()]
 
 
 def _ordered(before: Rows, after: Rows, points: int, name: str) -> Rows:
@@ -232,9 +228,7 @@ def _ordered(before: Rows, after: Rows, points: int, name: str) -> Rows:
     front = np.flatnonzero(missing == 0)
     found = [front]
     while len(front):
-        size = low[front + 1] - low[front]
-        edges = np.repeat(low[front] - np.concatenate(([0], np.cumsum(size)[:-1])), size) + np.arange(int(size.sum()))
-        reached = after[out[edges]]
+        reached = after[out[expanded(low[front], low[front + 1])[0]]]
         np.subtract.at(missing, reached, 1)
         front = np.unique(reached[missing[reached] == 0])
         found.append(front)

@@ -26,6 +26,7 @@ from tracelens_graph.analyses.idle.host_states import PROFILER
 from tracelens_graph.analyses.stragglers.even_on_rank import COMPUTATION, HOST, Even, inputs_on
 from tracelens_graph.analyses.stragglers.job_work import work_of_job
 from tracelens_graph.analyses.stragglers.reasons import GPU_REASONS, OF_STATE, PART
+from tracelens_graph.analyses.stragglers.work import standing_out
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.utils.arrays import Codes, Mask, Ns
 
@@ -35,9 +36,8 @@ _MANY = 4
 """Kernels of one name and inputs that show how much they differ in a step."""
 _OF_MEDIAN = 1.57
 """Variance of the median of many over that of their mean."""
-LEAST_EXCESS, SPREADS = 0.02, 3.0
-"""Devices differ by this share of their time without a reason worth a name, and by so many standard deviations of the
-lower half of the ranks."""
+LEAST_EXCESS = 0.02
+"""Devices differ by this share of their time without a reason worth a name."""
 LEAST_COST, LEAST_OF_A_STEP = 0.005, 0.2
 """What ranks must cost: this share of the recording, or this share of one step."""
 _PARTS = 2
@@ -137,7 +137,7 @@ class Usual:
         job: the ranks.
         stage: per rank its pipeline stage.
         even: what it would take where work is even.
-        link_ns: per collective how much longer it takes as its link is slow.
+        link_ns: per part of a collective how much longer that takes as its link is slow.
 
     Attributes:
         slow: place of a rank whose GPU work takes longer than that of its like, and not by chance -> numbers of the
@@ -147,8 +147,7 @@ class Usual:
 
     def __init__(self, job: JobCauses, stage: Codes, even: Sequence[Even], link_ns: Ns) -> None:
         first, part = job.meetings.first, job.meetings.part
-        ns = np.zeros(len(part), np.int64) if job.matched is None else link_ns[job.matched.number[part]]
-        self._link_ns = [ns[slice(*first[at : at + 2].tolist())] for at in range(len(even))]
+        self._link_ns = [link_ns[part[slice(*first[at : at + 2].tolist())]] for at in range(len(even))]
         self._did, self._moves_ns = [one.lanes for one in job.did], [one.moves_ns for one in job.did]
         self._there = [bool(one.lanes) for one in even]
         self._stage = stage
@@ -164,10 +163,10 @@ class Usual:
         found = self._compared()
         excess, chance = (np.array(of) for of in zip(*((one.excess, one.chance) for one in found), strict=True))
         of_step = np.stack([one.of_step for one in found])
-        always = excess >= np.maximum(_standing_out(excess), chance)
+        always = excess >= np.maximum(standing_out(excess, LEAST_EXCESS), chance)
         # What strikes each rank in turn shows in steps alone.
         by_chance = chance * (~np.isnan(of_step)).sum(axis=1) ** 0.5
-        struck = (of_step >= np.maximum(_standing_out(of_step), by_chance[:, None])) | always[:, None]
+        struck = (of_step >= np.maximum(standing_out(of_step, LEAST_EXCESS), by_chance[:, None])) | always[:, None]
         self.slow = {at: set(self._steps[struck[at]].tolist()) for at in np.flatnonzero(struck.any(axis=1)).tolist()}
         self.even = [self._even(at, one, found[at]) for at, one in enumerate(even)]
 
@@ -302,7 +301,7 @@ class Sound:
 
     Args:
         job: its ranks.
-        link_ns: per collective how much longer it takes as its link is slow.
+        link_ns: per part of a collective how much longer that takes as its link is slow.
 
     Attributes:
         is_mended: whether links are slow, and ranks cost what they would once these are mended.
@@ -420,15 +419,6 @@ class Sound:
 def kind_of(reason: str) -> int:
     """The type of operations that a reason is about."""
     return COMPUTATION if reason in GPU_REASONS else HOST
-
-
-def _standing_out(excess: np.ndarray) -> float:
-    """From which share on ranks, or steps of them, stand out from the lower half of all."""
-    known = np.sort(excess[~np.isnan(excess)])
-    low = known[: (len(known) + 1) // 2]
-    if not len(low):
-        return LEAST_EXCESS
-    return max(float(low[-1]), 0.0) + max(LEAST_EXCESS, SPREADS * 1.48 * float(np.median(low[-1] - low)))
 
 
 def _none(steps: int) -> _Usual:
