@@ -93,7 +93,7 @@ PLANTED: Mapping[str, Planted] = {
     ),
     "work_moves": Planted(
         Job(steps=8, seed=313, causes=(Cause("more_gpu_work", tuple(range(8)), us=1500, moves=True),)),
-        tuple(range(8)), ("more gpu work", "in turn"),
+        tuple(range(8)), ("radix_sort", "in turn"),
     ),
     "loader_moves": Planted(
         Job(steps=8, causes=(_host("data_loader", 1, 4, 6, moves=True),)), (1, 4, 6), ("data loader",)

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from tracelens_graph.analyses.critical_path.job_causes import JobCauses
 from tracelens_graph.analyses.critical_path.what_if import WhatIf, what_if
 from tracelens_graph.analyses.ranks.collective_tables import collectives_table, kinds_table, unmatched_collectives
@@ -147,9 +145,8 @@ class Job:
             return None
         if not self._is_small or self._causes is None or not self._causes.is_covered:
             return None
-        whole = self.matched.whole
-        delays = self.delays if self._is_all else LinkDelays(Links(Figures(whole, self.figures.architecture)))
-        found = Sound(self._causes, np.append(delays.excess_ns, 0)[whole.number])
+        links = self.links if self._is_all else Links(Figures(self.matched.whole, self.figures.architecture))
+        found = Sound(self._causes, links.slow_ns)
         return found if self._is_all else found.within({step for step in self.figures.step if step is not None})
 
     def repaired(self, places: Sequence[int]) -> WhatIf | None:

@@ -22,6 +22,7 @@ from tracelens_graph.analyses.ranks.sizes import bus_factors, gb_per_s
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collective_kinds import kind_of
 from tracelens_graph.graph.intervals import length_before, sum_before
+from tracelens_graph.utils.arrays import Ns
 
 LEAST_EXCESS_NS = 5_000
 """Links of equal kind differ by this much without a reason worth a name."""
@@ -134,6 +135,15 @@ class Links:
                 alike.setdefault(key, {}).setdefault(places, []).append(at)
         found = [link for key in sorted(alike) for link in self._compared(key, alike[key])]
         return self._consistent(found)
+
+    @cached_property
+    def slow_ns(self) -> Ns:
+        """How much longer each part of a collective takes as its link is slow: 0 of all other links."""
+        found = np.zeros(len(self.matched) + 1)  # behind them for parts of none
+        for one in self.all:
+            if one.is_slow and one.factor > 1:
+                found[one.collectives] = self.matched.shortest_ns[one.collectives] * (1 - 1 / one.factor)
+        return np.rint(found).astype(np.int64)[self.matched.number]
 
     @cached_property
     def by_collective(self) -> Mapping[int, Link]:

@@ -23,7 +23,7 @@ from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollective
 from tracelens_graph.analyses.stragglers.job_work import work_of_job
 from tracelens_graph.analyses.stragglers.operations import work_of_parquet
 from tracelens_graph.analyses.stragglers.reasons import LINK, MORE, in_words
-from tracelens_graph.analyses.stragglers.work import Work, standing_out
+from tracelens_graph.analyses.stragglers.work import Work
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
@@ -39,8 +39,8 @@ WORTH_A_REASON = 0.01
 NO_FASTER = 0.005
 """A job that takes less than the ideal one by more than this share has no slowdown."""
 
-USUAL_SHARE = 0.75
-"""A worker stands out by this share of the excess of the others."""
+SPREADS, USUAL_SHARE = 3.0, 0.75
+"""A worker stands out by so many standard deviations of the others, and by this share of their excess."""
 
 LEAST_SHARE = 1 / 3
 """Workers with less than this share of the excess of the slowest do not account for it."""
@@ -172,8 +172,14 @@ class Slowdown:
 
     @cached_property
     def by_chance(self) -> float:
-        """The excess of workers below which none stands out from the others."""
-        return standing_out(self.workers - 1, WORTH_A_REASON, USUAL_SHARE)
+        """The excess of workers below which none stands out from the others.
+
+        That is what the lower half has at most, and by how much more than these differ a worker must have.
+        """
+        low = np.sort(self.workers - 1)[: (len(self.workers) + 1) // 2]
+        usual = float(low[-1])
+        spread = 1.48 * float(np.median(usual - low))
+        return usual + max(WORTH_A_REASON, SPREADS * spread, USUAL_SHARE * usual)
 
     @cached_property
     def culprits(self) -> list[int]:

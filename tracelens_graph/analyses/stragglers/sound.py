@@ -26,7 +26,6 @@ from tracelens_graph.analyses.idle.host_states import PROFILER
 from tracelens_graph.analyses.stragglers.even_on_rank import COMPUTATION, HOST, Even, inputs_on
 from tracelens_graph.analyses.stragglers.job_work import work_of_job
 from tracelens_graph.analyses.stragglers.reasons import GPU_REASONS, OF_STATE, PART
-from tracelens_graph.analyses.stragglers.work import standing_out
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.utils.arrays import Codes, Mask, Ns
 
@@ -36,8 +35,9 @@ _MANY = 4
 """Kernels of one name and inputs that show how much they differ in a step."""
 _OF_MEDIAN = 1.57
 """Variance of the median of many over that of their mean."""
-LEAST_EXCESS = 0.02
-"""Devices differ by this share of their time without a reason worth a name."""
+LEAST_EXCESS, SPREADS = 0.02, 3.0
+"""Devices differ by this share of their time without a reason worth a name, and by so many standard deviations of the
+lower half of the ranks."""
 LEAST_COST, LEAST_OF_A_STEP = 0.005, 0.2
 """What ranks must cost: this share of the recording, or this share of one step."""
 _PARTS = 2
@@ -163,10 +163,10 @@ class Usual:
         found = self._compared()
         excess, chance = (np.array(of) for of in zip(*((one.excess, one.chance) for one in found), strict=True))
         of_step = np.stack([one.of_step for one in found])
-        always = excess >= np.maximum(standing_out(excess, LEAST_EXCESS), chance)
+        always = excess >= np.maximum(_standing_out(excess), chance)
         # What strikes each rank in turn shows in steps alone.
         by_chance = chance * (~np.isnan(of_step)).sum(axis=1) ** 0.5
-        struck = (of_step >= np.maximum(standing_out(of_step, LEAST_EXCESS), by_chance[:, None])) | always[:, None]
+        struck = (of_step >= np.maximum(_standing_out(of_step), by_chance[:, None])) | always[:, None]
         self.slow = {at: set(self._steps[struck[at]].tolist()) for at in np.flatnonzero(struck.any(axis=1)).tolist()}
         self.even = [self._even(at, one, found[at]) for at, one in enumerate(even)]
 
@@ -419,6 +419,14 @@ class Sound:
 def kind_of(reason: str) -> int:
     """The type of operations that a reason is about."""
     return COMPUTATION if reason in GPU_REASONS else HOST
+
+
+def _standing_out(excess: np.ndarray) -> float:
+    """From which excess on ranks, or steps of them, stand out from the lower half of all that is known."""
+    known = np.sort(excess[~np.isnan(excess)])
+    if not len(low := known[: (len(known) + 1) // 2]):
+        return LEAST_EXCESS
+    return max(float(low[-1]), 0.0) + max(LEAST_EXCESS, SPREADS * 1.48 * float(np.median(low[-1] - low)))
 
 
 def _none(steps: int) -> _Usual:

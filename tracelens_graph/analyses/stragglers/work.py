@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from tracelens_graph.utils.arrays import Codes, Mask, Ns
-
-SPREADS = 3.0
-"""By so many standard deviations of the lower half of workers those that stand out take longer than these."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,18 +41,3 @@ class Work:
     notes: Sequence[str] = ()
     took_ns: float = 0.0
     is_covered: bool = True
-
-
-def standing_out(excess: np.ndarray, least: float, share: float = 0.0) -> float:
-    """From which excess on some stand out from the lower half of all, whose largest excess is the usual one.
-
-    Args:
-        excess: by which share each takes longer; NaN where that is not known.
-        least: by how much more at least.
-        share: by which share of the usual excess more at least.
-    """
-    known = np.sort(excess[~np.isnan(excess)])
-    low = known[: (len(known) + 1) // 2]
-    usual = float(low[-1]) if len(low) else 0.0
-    spread = 1.48 * float(np.median(usual - low)) if len(low) else 0.0
-    return max(usual, 0.0) + max(least, SPREADS * spread, share * usual)
