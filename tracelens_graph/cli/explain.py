@@ -45,7 +45,11 @@ def explain(
     found = call.completed(explained(window.of(core, added), id, device))
     if outputs.to_screen:
         print_lines(_lines(found, *screen()))
-    outputs.write(Shown(found), TABLE)
+    outputs.write(Shown(found), {**TABLE, "table": _text})
+
+
+def _text(shown: Shown) -> str:
+    return "".join(f"{line}\n" for line in _lines(shown.table, screen().width, False))
 
 
 def _lines(table: Table, width: int, color: bool) -> Iterator[str]:
