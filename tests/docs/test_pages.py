@@ -336,5 +336,5 @@ def test_columns_of_the_page_are_in_the_table_under_some_options(name: str, grap
     }
     assert schemas()[name].keys() - absent == full.keys()
     section = SECTIONS[name]
-    optional = re.findall(r"(?:^\* |: |, )(`[^`]+`(?:, `_[^`]+`)*), with `--", section, re.MULTILINE)
+    optional = re.findall(r"(?:^\* |: |, )(`[^`]+`(?:, `_[^`]+`)*)(?: \([^)]*\))?, with `--", section, re.MULTILINE)
     assert {column for names in optional for column in spelled_out(names)} == (full.keys() - plain.keys())

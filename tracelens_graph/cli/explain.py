@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
+from tracelens_graph.cli import completing
 from tracelens_graph.cli.hints import NEXT, Call
 from tracelens_graph.cli.options import NO_ARCH, Arch, Extensions, Trace, architecture_named, argument, refuse
 from tracelens_graph.cli.shown import TABLE, Shown, print_lines, screen
@@ -22,7 +23,12 @@ _LABEL = 19
 def explain(
     trace: Trace,
     id: Annotated[
-        str | None, argument(metavar="ID", help="Finding or opportunity, such as kernels@compute.gemm; else all ids.")
+        str | None,
+        argument(
+            metavar="ID",
+            autocompletion=completing.ids,
+            help="Finding or opportunity, such as kernels@compute.gemm; else all ids.",
+        ),
     ] = None,
     *,
     arch: Arch = None,
