@@ -21,9 +21,10 @@ _Complete = Callable[[typer.Context, str], list[str]]
 _TABLES = {
     "report": ("registry:REPORT",), "diff": ("registry:REPORT",), "roofline": ("cli.roofline:TABLES",),
     "replay": ("cli.replay:TABLES",), "link": ("cli.link:TABLES",), "info": ("analyses.report.inventory:TABLES",),
+    "model": ("cli.model:FORMULAS",),
     "ranks": ("analyses.ranks.job:TABLES", "analyses.ranks.job:LATE_TABLES", "cli.ranks_path:TABLES"),
 }  # fmt: skip
-"""Command -> where the names of its tables stand."""
+"""Command -> where the names of its tables, or formulas, stand."""
 
 
 def _completing(names: Callable[[typer.Context], Iterable[str]]) -> _Complete:
@@ -52,12 +53,6 @@ def _parameters(ctx: typer.Context) -> Iterable[str]:
     asked = [QUESTIONS[word] for word in ctx.obj if word in QUESTIONS]
     own = [f"{one}=" for question in asked[:1] for one in question.parameters]
     return [*own, *(f"arch={device}" for device in _devices(ctx) if "arch=" in own)]
-
-
-def _formulas(ctx: typer.Context) -> Iterable[str]:
-    from tracelens_graph.cli.model import FORMULAS
-
-    return [*FORMULAS, "architectures"]
 
 
 def _tables(ctx: typer.Context) -> Iterable[str]:
@@ -114,6 +109,6 @@ def _not_kept() -> Any:
     raise LookupError
 
 
-questions, parameters, tables, columns, devices, formulas, modules, ids = map(
-    _completing, (_questions, _parameters, _tables, _columns, _devices, _formulas, _modules, _ids)
+questions, parameters, tables, columns, devices, modules, ids = map(
+    _completing, (_questions, _parameters, _tables, _columns, _devices, _modules, _ids)
 )

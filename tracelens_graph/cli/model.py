@@ -55,7 +55,7 @@ _KINDS = {int: "N", float: "X", bool: "yes|no", str: "TEXT"}
 
 def model(
     formula: Annotated[
-        str, argument(metavar="FORMULA", autocompletion=completing.formulas, help="The operation, or architectures.")
+        str, argument(metavar="FORMULA", autocompletion=completing.tables, help="The operation, or architectures.")
     ],
     sizes: Annotated[
         list[str] | None, argument(metavar="KEY=VALUE...", help="Its sizes; without any they are listed.")
