@@ -261,6 +261,7 @@ class Attention:
         return Mask(args.boolean(flag) is True, left, right, self.alignment), dropout or 0.0
 
     def __call__(self, args: Arguments, context: CallContext) -> Cost:
+        """The cost of a call."""
         if any(args.optional(at) for at in self.cache):
             raise CannotModel("keys are in a cache, and how many of them are used is not recorded")
         q, k, v = (args.tensor(self.query + i) for i in range(3))

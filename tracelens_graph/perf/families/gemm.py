@@ -116,6 +116,7 @@ class Product:
     third: str = ""
 
     def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
+        """The cost of a call."""
         a, b = arguments.tensor(self.a), arguments.tensor(self.b)
         if not 2 <= len(b.shape) <= 3 or len(a.shape) < 1 or (len(a.shape) != len(b.shape) and not self.weight):
             raise CannotModel(f"no product of tensors of {len(a.shape)} and {len(b.shape)} dimensions is known")

@@ -212,6 +212,7 @@ class PagedAttention:
         return key.shape[self.key_heads] if len(key.shape) in axes else 0
 
     def __call__(self, args: Arguments, context: CallContext) -> Cost:
+        """The cost of a call."""
         try:
             batch = read_batch(context.annotation)
         except CannotModel:

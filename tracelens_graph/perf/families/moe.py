@@ -162,6 +162,7 @@ class Stage:
     weights: bool = False
 
     def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
+        """The cost of a call."""
         read = _BY_ROWS[self.stage] if self.by_rows else _layer
         return _FORMULAS[self.stage](read(self, arguments))
 

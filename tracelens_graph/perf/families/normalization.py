@@ -173,6 +173,7 @@ class Forward:
     source: int = 0
 
     def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
+        """The cost of a call."""
         source, weight = arguments.tensor(self.source), arguments.optional(self.weight)
         training = False if self.training is None else _flag(arguments, self.training)
         channels = _channels(arguments, source, weight, self.shape)
@@ -223,6 +224,7 @@ class Backward:
     rms: bool = False
 
     def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
+        """The cost of a call."""
         source, weight = arguments.tensor(self.source), arguments.optional(self.weight)
         training = self.training is None or _flag(arguments, self.training)
         statistics = tuple(present(*map(arguments.optional, self.saved if training else self.running)))
@@ -275,6 +277,7 @@ class ServingRms:
     second_weight: int | None = None
 
     def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
+        """The cost of a call."""
         norm = self._norm(arguments, self.source, self.weight)
         adds = self.residual is not None and arguments.optional(self.residual) is not None
         quantised = self._quantised(norm, arguments) if self.quantised else ()

@@ -89,6 +89,7 @@ class Reduction:
     backward: bool = False
 
     def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
+        """The cost of a call."""
         if self.backward:
             _check_no_pair(arguments)
         source = arguments.tensor(0)
