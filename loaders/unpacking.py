@@ -6,13 +6,10 @@ import io
 import math
 import os
 import zlib
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from tracelens_graph.errors import MissingExtraError, NotATraceError, TraceError
 from tracelens_graph.loaders.damaged_gzip import salvage
-
-if TYPE_CHECKING:
-    from tracelens_graph.loaders.sources import Source
 
 UNPACK_LIMIT = "TRACELENS_GRAPH_UNPACK_LIMIT"
 """Environment variable: how many times its stored size a file may unpack to; 0 for any."""
@@ -47,11 +44,15 @@ class Stream(io.RawIOBase, BinaryIO):
 class Unpacked(Stream):
     """What a decompressor gives, up to the limit.
 
+    Args:
+        raw: the file as it is stored.
+        source: the `Source` that it is of, which is told of faults.
+
     Raises:
         TraceError: while reading: there is more; when made: the environment variable that says so holds no number.
     """
 
-    def __init__(self, raw: BinaryIO, source: Source) -> None:
+    def __init__(self, raw: BinaryIO, source: Any) -> None:
         super().__init__(raw)
         self._raw, self._source = raw, source
         self._count, self._most = 0, _most_unpacked(source.stored_size)
@@ -87,7 +88,7 @@ def _most_unpacked(stored: int) -> float:
 class _Gzip(Unpacked):
     """Through igzip; where that fails, what can be had of the rest."""
 
-    def __init__(self, raw: BinaryIO, source: Source) -> None:
+    def __init__(self, raw: BinaryIO, source: Any) -> None:
         super().__init__(raw, source)
         from isal import igzip
 
@@ -125,7 +126,7 @@ class _Gzip(Unpacked):
 
 
 class _Zstd(Unpacked):
-    def __init__(self, raw: BinaryIO, source: Source) -> None:
+    def __init__(self, raw: BinaryIO, source: Any) -> None:
         super().__init__(raw, source)
         try:
             import zstandard
@@ -145,7 +146,7 @@ class _Zstd(Unpacked):
 class _Zip(Unpacked):
     """The one trace in an archive."""
 
-    def __init__(self, raw: BinaryIO, source: Source) -> None:
+    def __init__(self, raw: BinaryIO, source: Any) -> None:
         super().__init__(raw, source)
         import zipfile
 
