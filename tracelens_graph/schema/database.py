@@ -14,7 +14,7 @@ from tracelens_graph.schema import CONTEXT_KINDS, DERIVED, GPU_KINDS, STORED, Ki
 from tracelens_graph.schema.facts import KERNELS, SETUP, SHOWS, SPENT_ON, stored_on
 from tracelens_graph.schema.stored import Stored
 
-DATABASE_VERSION = 8
+DATABASE_VERSION = 9
 """Of what stands in a database beside the graph itself: raised where queries need what earlier pushes did not write."""
 
 Scope = Literal["trace", "run", "diff", ""]
@@ -104,9 +104,17 @@ EVENT_PROPERTIES = (
     Stored("iteration", "int", "number of the iteration of a server that holds the event"),
     Stored("phase", "str", "of the event at which an iteration begins: what it computes, such as decode"),
     Stored("requests", "int", "of such an event: requests computed together"),
+    Stored("context_requests", "int", "of such an event: those that read their prompts"),
     Stored("context_tokens", "int", "of such an event: tokens of prompts"),
+    Stored("generation_requests", "int", "of such an event: those that write their answers"),
     Stored("generation_tokens", "int", "of such an event: tokens of answers"),
     Stored("keys", "int", "of such an event: tokens that requests attend to, past and new ones"),
+    Stored("captured", "int", "of such an event: batch size of the captured graph that the iteration replays"),
+    Stored("padding", "int", "of such an event: places of the captured batch that are empty"),
+    Stored("host_ns", "int", "of such an event: duration of the iteration on the host", "ns"),
+    Stored("host_gap_ns", "int", "of such an event: time on the host since the iteration before ended", "ns"),
+    Stored("device_ns", "int", "of such an event: from the first start of GPU work to that of later iterations", "ns"),
+    Stored("idle_ns", "int", "of such an event: part of that in which no GPU event runs", "ns"),
     Stored("recompute", "bool", "true where activations are recomputed for the backward pass; else absent"),
     Stored("thread", "int", "number of (pid, tid) in the trace's list `threads`: `number` of the event's `Thread`"),
     Stored("annotation", "int", "uid of the innermost annotation or step over the event"),
