@@ -52,17 +52,10 @@ def ranks_image(run: str, ranks: TraceSet, options: Options) -> Image:
     kept = [kept_rows(one.core, options) for one in whole]
     traces = [one.core.trace_id for one in whole]
     found = {
-        "run": run,
-        "name": f"collectives of {len(whole):,} ranks",
-        "traces": traces,
-        "collectives": len(matched),
-        "parts": len(matched.parts),
-        "unmatched": int((matched.number < 0).sum()),
-        "paths": len(paths.paths),
-        "notes": notes_on_matching(matched) or None,
-        "schema_version": SCHEMA_VERSION,
-        "tool_version": __version__,
-    }
+        "run": run, "name": f"collectives of {len(whole):,} ranks", "traces": traces, "collectives": len(matched),
+        "parts": len(matched.parts), "unmatched": int((matched.number < 0).sum()), "paths": len(paths.paths),
+        "notes": notes_on_matching(matched) or None, "schema_version": SCHEMA_VERSION, "tool_version": __version__,
+    }  # fmt: skip
     matching = properties_of(RANK_PROPERTIES["Matching"], found)
     about = [paths.about(number) for number in range(len(paths.paths))]
     known: dict[str, Mapping[str, Sequence[Any]]] = {

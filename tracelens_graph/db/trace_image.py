@@ -92,27 +92,15 @@ def _trace(core: Core, context: Context, placement: Placement, options: Options)
     info = replace(core.info, source=os.path.basename(core.info.source))
     known = next(node for node in context.nodes.values() if node["kind"] == "Trace")
     found = {
-        "id": core.trace_id,
-        "name": placement.name,
-        "run": placement.run,
-        "path": f"{placement.run}/{placement.name}",
-        "source": info.source,
-        "rank": info.rank,
-        "start_epoch_ns": info.start_epoch_ns,
-        "lead_ns": info.lead_ns,
-        "dur_ns": int(core.columns.end_ns.max(initial=0)),
-        "events": info.events,
-        "damage": info.damage or None,
-        "lost_arrows": autograd_of(core).lost_arrows or None,
-        "lean": options.lean or None,
-        "options": options.text,
-        "schema_version": SCHEMA_VERSION,
-        "database_version": DATABASE_VERSION,
-        "tool_version": __version__,
-        **{name: known[name] for name in _FACTS if name in known},
-        "info": json.dumps(asdict(info)),
+        "id": core.trace_id, "name": placement.name, "run": placement.run,
+        "path": f"{placement.run}/{placement.name}", "source": info.source, "rank": info.rank,
+        "start_epoch_ns": info.start_epoch_ns, "lead_ns": info.lead_ns,
+        "dur_ns": int(core.columns.end_ns.max(initial=0)), "events": info.events, "damage": info.damage or None,
+        "lost_arrows": autograd_of(core).lost_arrows or None, "lean": options.lean or None, "options": options.text,
+        "schema_version": SCHEMA_VERSION, "database_version": DATABASE_VERSION, "tool_version": __version__,
+        **{name: known[name] for name in _FACTS if name in known}, "info": json.dumps(asdict(info)),
         "threads": json.dumps(core.threads),
-    }
+    }  # fmt: skip
     labels = {LABEL + key: sound(value) if isinstance(value, str) else value for key, value in placement.labels.items()}
     return {**properties_of(CONTEXT_PROPERTIES["Trace"], found), **labels}
 
@@ -166,13 +154,10 @@ def _properties(key: str, attributes: Mapping[str, Any], trace: Mapping[str, Any
     """What stands on a context node; every one has a name."""
     label = attributes["kind"]
     names = {
-        "Run": trace["run"],
-        "Process": attributes.get("pid"),
-        "Thread": attributes.get("tid"),
-        "Device": f"device {attributes.get('device')}",
-        "Stream": f"stream {attributes.get('stream')}",
+        "Run": trace["run"], "Process": attributes.get("pid"), "Thread": attributes.get("tid"),
+        "Device": f"device {attributes.get('device')}", "Stream": f"stream {attributes.get('stream')}",
         "ProcessGroup": key,
-    }
+    }  # fmt: skip
     found = {"name": names.get(label, ""), **attributes, "key": _key(key, label, trace)}
     if label == "Run":
         found["name"] = trace["run"]

@@ -122,14 +122,8 @@ EVENT_PROPERTIES = (
     Stored("flags", "strs", "what was odd about the event, by the names of `schema.Flag`"),
     Stored("gpu_class", "str", "of a GPU event: computation, communication or memcpy"),
     Stored("code", "str", "whose a PythonFunction with a line is: user, library, plumbing, compiled or passed_on"),
-    Stored(
-        "line_pre",
-        "int",
-        "of a GPU event, of a call that allocates: `pre` of the user's line, a PythonFunction, that it comes from",
-    ),
-    Stored(
-        "category", "str", "of an op or call that GPU work is given to: kind of operation; of a kernel: by its name"
-    ),
+    Stored("line_pre", "int", "of a GPU event or an allocation: `pre` of the user's line, a PythonFunction"),
+    Stored("category", "str", "of an op or call that has GPU work: kind of operation; of a kernel: by its name"),
     Stored("op_category", "str", "of a GPU event that no op's model covers: kind of operation of its launch"),
     Stored("flops", "float", "of a modelled op: floating-point operations, a multiply-add counts as two"),
     Stored("moved_bytes", "float", "of a modelled op: least traffic to and from memory, each tensor once", "B"),
@@ -185,13 +179,9 @@ _INSTRUCTION = (
     Stored("hlo_flops", "int", "operations of a run but for transcendental ones"),
     Stored("hlo_transcendentals", "int", "transcendental operations of a run"),
     Stored("hlo_bytes", "int", "least traffic of a run to and from memory", "B"),
-    Stored(
-        "hlo_xla_flops", "int", "the operations by XLA's rules, where they are others; -1 for what it does not know"
-    ),
+    Stored("hlo_xla_flops", "int", "the operations by XLA's rules, where they are others; -1 for unknown"),
     Stored("hlo_xla_transcendentals", "int", "the transcendental operations by XLA's rules, where they are others"),
-    Stored(
-        "hlo_xla_bytes", "int", "the traffic by XLA's rules, where it is another; -1 for what it does not know", "B"
-    ),
+    Stored("hlo_xla_bytes", "int", "the traffic by XLA's rules, where it is another; -1 for unknown", "B"),
     Stored("hlo_departs", "str", "what our rules depart in, where that makes a difference"),
 )
 

@@ -36,9 +36,7 @@ RANK_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("step", "int", "number of the step in which most ranks launched it"),
         Stored("ranks", "int", "ranks whose traces have it"),
         Stored("hosts", "int", "hosts of these ranks"),
-        Stored(
-            "start_ns", "int", "start of the rank that came first, from the first start of a trace of the run", "ns"
-        ),
+        Stored("start_ns", "int", "start of the rank that came first, from the first start of any trace", "ns"),
         Stored("dur_ns", "int", "from there to the last end", "ns"),
         Stored("start_skew_ns", "int", "last start less first start", "ns"),
         Stored("recorded_start_skew_ns", "int", "the same with clocks as recorded", "ns"),
@@ -86,9 +84,7 @@ RANK_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
 
 RANK_EDGE_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
     "MEMBER_OF": (
-        Stored(
-            "start_ns", "int", "start of the rank's part on the common clock, from the first start of a trace", "ns"
-        ),
+        Stored("start_ns", "int", "start of the part on the common clock, from the first start of a trace", "ns"),
         Stored("end_ns", "int", "end of the part on that clock", "ns"),
         Stored("wait_ns", "int", "how long the rank waited for the last one", "ns"),
         Stored("transfer_ns", "int", "how long it communicated: from the last start to the first end", "ns"),

@@ -154,19 +154,17 @@ def _listed(traces: Sequence[Mapping[str, Any]], strange: int) -> Table:
 
     about = {
         "trace": Column("what commands call it: run/name, or name, or the beginning of its id", drop_priority=-1),
-        "run": Column("name of the run"),
-        "rank": Column("rank in its job", drop_priority=2),
+        "run": Column("name of the run"), "rank": Column("rank in its job", drop_priority=2),
         "name": Column("name of the trace, unique in its run"),
         "state": Column("complete; or loading or dropping, which is to be gone on with", drop_priority=-1),
-        "events": Column("event nodes"),
-        "edges": Column("edges", drop_priority=3),
+        "events": Column("event nodes"), "edges": Column("edges", drop_priority=3),
         "pushed": Column("when it was first completed, UTC", drop_priority=-1),
         "labels": Column("key=value, as given", drop_priority=0),
         "lean": Column("what was taken, where some events were left out", drop_priority=2),
         "device": Column("device it was recorded on", drop_priority=3),
         "damage": Column("what was repaired in the file and what was lost", drop_priority=2),
         "id": Column("hash of the file's decompressed bytes"),
-    }
+    }  # fmt: skip
     rows = [
         (
             called(traces, trace), trace["run"], trace.get("rank"), trace["name"], trace["state"], trace.get("nodes"),
