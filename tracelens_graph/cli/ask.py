@@ -173,7 +173,7 @@ def _of_one(question: Question, of: _Choice) -> tuple[Table, bool, Any, Any]:
         warn_of_unread_tensors(w.core)
     call = Call(of.traces[0], of.window, of.extensions)
     to_open = call.to_open if w.core.framework.has_times else no_hints
-    return call.completed(table), True, lambda shown: view(shown, w.core), to_open
+    return call.completed(table, w), True, lambda shown: view(shown, w.core), to_open
 
 
 def _list(top: int | None, outputs: Outputs) -> None:

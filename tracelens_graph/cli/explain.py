@@ -39,10 +39,14 @@ def explain(
     refuse((arch == NO_ARCH, "--arch: an explanation needs a device, or none named"))
     device, added = architecture_named(arch), extension_of(extension)
     core = load(trace)
+    import numpy as np
+
     from tracelens_graph.analyses.diagnosis.explain import explain as explained
 
     call = Call(trace, window, extension or [], arch=arch)
-    found = call.completed(explained(window.of(core, added), id, device))
+    w = window.of(core, added)
+    found = call.completed(explained(w, id, device), w)
+    found = found.take(np.flatnonzero([row["part"] != "next" or bool(row["command"]) for row in found.records()]))
     if outputs.to_screen:
         print_lines(_lines(found, *screen()))
     outputs.write(Shown(found), TABLE)

@@ -290,7 +290,7 @@ class Report(Answer):
 
             found = top_ops(self.w, self._asked.options.linked_only, most)
             largest = [found]
-            worth = [name for name, percent in zip(found["name"], found["percent"], strict=True) if percent >= _WORTH]
+            worth = [uid for uid, percent in zip(found["uid"], found["percent"], strict=True) if percent >= _WORTH]
             replay = call.to_replay(self.w.core, worth, f"--top {len(found)}") if _uses_gpu(self.findings) else []
             is_replay = families_of(self.w).graph_percent >= GRAPH_PERCENT
             joined = call.to_join(self.w, is_replay)

@@ -38,8 +38,8 @@ KERNEL_CANDIDATES = TableSchema(
         "could_win_ms": Column.total("the time less that at the roof; absent without a roof", "ms", "could win ms"),
         "uid": BELOW_ROOF["uid"],
         "command": Column(
-            "writes a program that runs these calls alone, or says what it lacks; empty where the op is neither "
-            "PyTorch's nor an instruction",
+            "writes a program that runs these calls alone, of operations of PyTorch and instructions; `ask` leaves out "
+            "those that would write none",
             heading=None,
         ),
     },
