@@ -208,7 +208,7 @@ class OfTrace:
         """The memory of each device in use at the beginning, at the peak, and at the end."""
 
     def allocations_by_module(self, *, top: int = 0) -> Table:
-        """Memory that modules allocate, forward and backward, how long it lives, and what is not released; the most bytes"""
+        """Memory that modules allocate, forward and backward, its lifetime, and what is not released; most bytes first."""
 
     def memory_peak(self, *, top: int = 0) -> Table:
         """Memory in use at a device's peak, by the module and the outermost op that allocated it."""
