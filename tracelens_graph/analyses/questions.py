@@ -109,7 +109,7 @@ class Parameter:
         """What its value may be, in words."""
         words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", type(None): "null",
                  re.Pattern: "/an expression/"}  # fmt: skip
-        kinds = [kind for kind in self.types if kind is not int or float not in self.types]
+        kinds = [kind for kind in self.types if kind is not object and (kind is not int or float not in self.types)]
         return " or ".join(words.get(kind, str(kind)) for kind in kinds)
 
 
@@ -119,7 +119,7 @@ _LACKS = {"GPU events": GPU_KINDS, "ops": (Kind.Op,), "modules": (Kind.Module,)}
 
 @dataclass(frozen=True, repr=False)
 class Question:
-    """A question and what answers it.
+    """A question and the function that answers it.
 
     Attributes:
         name: its name, also that of its table and of its query.

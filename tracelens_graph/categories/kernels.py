@@ -31,7 +31,7 @@ _FIELDS = {"category", "pattern", "op"}
 
 @dataclass(frozen=True)
 class KernelRule:
-    """A kernel whose name and op fit the patterns is of the category.
+    """A category of kernels, with patterns for the kernel's name and its op.
 
     Attributes:
         category: the category.
@@ -45,7 +45,7 @@ class KernelRule:
 
     @cached_property
     def in_name(self) -> Callable[[str], object]:
-        """Tells whether the pattern of names fits a name in lower case."""
+        """Says whether the pattern of names fits a name in lower case."""
         return _lazy(self.pattern).search
 
     @cached_property

@@ -13,10 +13,10 @@ from typing import Any, Literal, Self
 
 
 class Role(Enum):
-    """What the cells of a column are, and thereby what becomes of them when rows are merged."""
+    """The meaning of a column's cells, which determines how they are merged."""
 
     key = "key"
-    """Tells rows apart; rows that are merged share it."""
+    """Separates rows; rows that are merged share it."""
     text = "text"
     """Names; those of merged rows stand side by side."""
     flag = "flag"

@@ -28,7 +28,7 @@ from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.arrays import Mask, Rows
-from tracelens_graph.utils.texts import shorten
+from tracelens_graph.utils.texts import shorten, shown_name
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
@@ -147,7 +147,7 @@ class _Work:
 
 
 def roofline_summary(g: Core | Window, arch: Architecture) -> Table:
-    """Where the time lies under the roofline of a device, and how much could be won.
+    """Time by what bounds it under a device's roofline, and how much could be won.
 
     The parts add up exactly to the sum of the durations of the GPU events and the idle time of `idle_causes`.
     Every GPU event counts for the op that `unified_perf_summary` shows it with, and is bound by what bounds that op:
@@ -348,7 +348,7 @@ def _share_note(w: Window, work: _Work, table: Table) -> str:
 def _named(table: Table, most: int) -> list[str]:
     """The largest operations without a model."""
     return [
-        f"{shorten(op, _LONGEST)} ({_percent(percent)}): {shorten(reason, _LONGEST)}"
+        f"{shown_name(op, _LONGEST)} ({_percent(percent)}): {shorten(reason, _LONGEST)}"
         for op, reason, _, _, percent in islice(table.rows(), most)
     ]
 
