@@ -23,6 +23,7 @@ from tracelens_graph.analyses.stragglers.even_on_rank import (
     label_on,
 )
 from tracelens_graph.analyses.stragglers.reasons import (
+    EXPLAINED_PERCENT,
     LARGER,
     LINK,
     MORE,
@@ -31,11 +32,14 @@ from tracelens_graph.analyses.stragglers.reasons import (
     PART,
     SLOW_HOST,
     SLOWER,
+    UNKNOWN,
 )
 from tracelens_graph.analyses.stragglers.slow_hosts import HostTotals, slow_hosts
 
 MORE_OFTEN = 1.05
 """What runs more often than this many times as often as on the median rank is more work."""
+MANY_CALLS = "calls of the host, none of them with much of the difference"
+"""What is said where no call accounts for what the host took longer."""
 
 _NO_KERNELS = KernelsOf(0, frozenset(), None, 0)
 
@@ -74,10 +78,10 @@ class WorkReasons:
             (what,) = found.what
             asked_of = [(found.label, found.steps)] * len(self._even)
             takes = [ns for _, ns in sorted(self._job.ask(label_on, asked_of))]
-            longer = takes[worker] - median_low(takes[:worker] + takes[worker + 1 :])
-            if longer < MOST_PERCENT / 100 * found.ns:
-                what += f", {percent(max(longer, 0), found.ns):.0f} {PART}"
-            return OF_STATE.get(found.label[0], "op"), what
+            share = percent(takes[worker] - median_low(takes[:worker] + takes[worker + 1 :]), found.ns)
+            if share < EXPLAINED_PERCENT:
+                return UNKNOWN, MANY_CALLS
+            return OF_STATE.get(found.label[0], "op"), what + f", {share:.0f} {PART}" * (share < MOST_PERCENT)
         if kind != COMPUTATION:
             return LINK, f"{self._kinds[kind]}: {found.what[0]}"
         words = [self._of_computation(worker, name) for name in found.names]
