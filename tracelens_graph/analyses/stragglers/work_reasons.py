@@ -23,7 +23,6 @@ from tracelens_graph.analyses.stragglers.even_on_rank import (
     label_on,
 )
 from tracelens_graph.analyses.stragglers.reasons import (
-    EXPLAINED_PERCENT,
     LARGER,
     LINK,
     MORE,
@@ -38,6 +37,8 @@ from tracelens_graph.analyses.stragglers.slow_hosts import HostTotals, slow_host
 
 MORE_OFTEN = 1.05
 """What runs more often than this many times as often as on the median rank is more work."""
+LEAST_PERCENT = 10.0
+"""A call with less than this share of the difference is no reason of it."""
 MANY_CALLS = "calls of the host, none of them with much of the difference"
 """What is said where no call accounts for what the host took longer."""
 
@@ -79,7 +80,7 @@ class WorkReasons:
             asked_of = [(found.label, found.steps)] * len(self._even)
             takes = [ns for _, ns in sorted(self._job.ask(label_on, asked_of))]
             share = percent(takes[worker] - median_low(takes[:worker] + takes[worker + 1 :]), found.ns)
-            if share < EXPLAINED_PERCENT:
+            if share < LEAST_PERCENT:
                 return UNKNOWN, MANY_CALLS
             return OF_STATE.get(found.label[0], "op"), what + f", {share:.0f} {PART}" * (share < MOST_PERCENT)
         if kind != COMPUTATION:
