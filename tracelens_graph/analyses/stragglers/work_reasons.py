@@ -68,7 +68,9 @@ class WorkReasons:
             kind: number of the type.
             edges: those that are meant, as the rank numbers them; all by default.
         """
-        asked = self._job.given[worker], self._even[worker], kind, edges
+        is_shared = kind == COMPUTATION and edges is None and not self._is_judged
+        more = self._more(worker) if is_shared else {}
+        asked = self._job.given[worker], self._even[worker], kind, edges, more
         ((_, found),) = self._job.traces.ask(excess_on, {worker: asked})
         if found is None:
             return "", ""
@@ -104,6 +106,16 @@ class WorkReasons:
         own, ranks = of_ranks[worker].inputs, Counter(one.inputs for one in of_ranks)
         is_known_elsewhere = any(other and (other != own or count > 1) for other, count in ranks.items())
         return LARGER if is_known_elsewhere and (not own or ranks[own] < 2) else SLOWER
+
+    def _more(self, worker: int) -> dict[str, float]:
+        """Name of the GPU work of which a rank has more time than the median rank -> how much more, ns.
+
+        Even work is shared out, and what is too much for a rank is so in equal shares of all that it runs.
+        """
+        own = self._kernels[worker]
+        more = {name: of.ns - float(np.median([one.get(name, _NO_KERNELS).ns for one in self._kernels]))
+                for name, of in own.items()}  # fmt: skip
+        return {name: ns for name, ns in more.items() if ns > 0}
 
     @cached_property
     def _hosts(self) -> list[list[HostTotals]]:
