@@ -26,7 +26,7 @@ def notes_on_matching(m: MatchedCollectives) -> list[str]:
         )
     if alone := sum(one.unassigned for one in m.ranks):
         notes.append(
-            f"{alone:,} communication kernels are in no collective here: neither their launches nor arguments are recorded"
+            f"{alone:,} communication kernels are in no collective here: nothing shows their launches or arguments"
         )
     for why, count in Counter(why for _, why in m.unmatched).items():
         notes.append(f"{count:,} of {len(m.parts):,} parts of collectives are not matched: {why}")

@@ -209,7 +209,8 @@ def _without_reasons(figures: Figures, by: tuple[np.ndarray, Ns]) -> list[Excess
     found = []
     for place in worst.tolist():
         own = later[last == place]
-        what = f"last to {len(own):,} of {len(last):,} collectives, up to {shown_ms(int(own.max(initial=0)))} after the median rank"
+        most = shown_ms(int(own.max(initial=0)))
+        what = f"last to {len(own):,} of {len(last):,} collectives, up to {most} after the median rank"
         found.append(Excess(place, None, UNKNOWN, what, int(held_up[place])))
     return found
 
