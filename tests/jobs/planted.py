@@ -276,7 +276,7 @@ PLANTED: Mapping[str, Planted] = {
         ("in step 3", "data loader"),
     ),
     "more_work_of_a_stage": Planted(
-        Job(ranks=4, pipeline=4, steps=2, seed=601, causes=(Cause("more_gpu_work", (2,), us=2000),)), (),
+        Job(ranks=4, pipeline=4, steps=2, seed=601, causes=(Cause("more_gpu_work", (2,), us=1200),)), (),
         ("stage 2", "uneven stages, more gpu work (radix_sort"),
     ),
 }  # fmt: skip
