@@ -207,11 +207,7 @@ def ranks_markdown(job: Job, rows: int = 20) -> str:
     Args:
         rows: rows of each table; 0 for all.
     """
-    blocks = [
-        f"## {escape(head(job))}",
-        f"**{escape(headline(job))}**",
-        *map(escape, all_lines(job)),
-    ]
+    blocks = [f"## {escape(head(job))}", f"**{escape(headline(job))}**", *map(escape, all_lines(job))]
     blocks += [
         f"### {title}\n\n{table_markdown(first_rows(job.table(name), rows))}" for name, title in _ON_PAGE.items()
     ]
