@@ -128,17 +128,8 @@ def _held_up(job: Job) -> str:
     return "; ".join(filter(None, said)) if any(said[1:]) else HELD_UP
 
 
-_ALIKE = 0.01
-"""Costs that differ by this share are the same."""
-
-
-def _repair(job: Job, who: str, places: Sequence[int], of: str = "the recording", late_ns: int | None = None) -> str:
-    """What a repair of some ranks saves, as far as a replay shows; empty where nothing shows it.
-
-    Args:
-        of: what it is a share of.
-        late_ns: what they cost once no other rank is late.
-    """
+def _repair(job: Job, who: str, places: Sequence[int], of: str = "the recording", late_ns: int = 0) -> str:
+    """What a repair of ranks that cost some time saves, as far as a replay shows; empty where nothing shows it."""
     found = job.repaired(places)
     if found is None:
         return ""
@@ -147,10 +138,9 @@ def _repair(job: Job, who: str, places: Sequence[int], of: str = "the recording"
         most = max(found.saved_ns, 0) + found.error_ns
         return f"a repair of {who} saves " + (f"at most {shown_ms(most)}" if most >= _LEAST_NS else "nothing")
     share = percent(found.saved_ns, found.path.length_ns)
-    text = f"a repair of {who} saves {at_least}{shown_ms(found.saved_ns)} ({share:.1f} % of {of})"
-    if late_ns is None or abs(late_ns - found.saved_ns) <= _ALIKE * late_ns:
-        return text
-    return f"{text}; {shown_ms(late_ns)} is what they cost once no other rank is late"
+    differs = late_ns and 100 * abs(late_ns - found.saved_ns) > late_ns
+    late = f", {shown_ms(late_ns)} once no other rank is late" if differs else ""
+    return f"a repair of {who} saves {at_least}{shown_ms(found.saved_ns)} ({share:.1f} % of {of}){late}"
 
 
 def first_rows(table: Table, most: int) -> Table:

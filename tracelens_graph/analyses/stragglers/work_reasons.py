@@ -112,10 +112,9 @@ class WorkReasons:
 
         Even work is shared out, and what is too much for a rank is so in equal shares of all that it runs.
         """
-        own = self._kernels[worker]
-        more = {name: of.ns - float(np.median([one.get(name, _NO_KERNELS).ns for one in self._kernels]))
-                for name, of in own.items()}  # fmt: skip
-        return {name: ns for name, ns in more.items() if ns > 0}
+        usual = {name: np.median([one.get(name, _NO_KERNELS).ns for one in self._kernels])
+                 for name in self._kernels[worker]}  # fmt: skip
+        return {name: max(of.ns - float(usual[name]), 0.0) for name, of in self._kernels[worker].items()}
 
     @cached_property
     def _hosts(self) -> list[list[HostTotals]]:
