@@ -13,17 +13,10 @@ _MANY = 3
 IN_MEMORY = {
     "in words for people": "Instruction kernel_details_summary trunc_kernel_details top_ops message top_categories",
     "of what a database does not store":
-        "host hosts peak_gb_s percent_of_peak traffic_us saved_us perf_params captured padding padding_percent "
-        "compile_ms context_requests generation_requests host_ms device_ms idle_ms host_gap_ms tokens_per_s "
-        "percent_of_device step_ms token_us idle_percent gap_ms",
-    "which the statement does not compute":
-        "median_latency_us median_start_skew_us median_busbw_gb_s recorded_start_skew_us overlapped_us exposed_us "
-        "span_ms computing_ms exposed_ms exposed_wait_ms times_last held_up_ms percent_last bubble_ms "
-        "exchanged_bytes unmatched attention_percent",
+        "traffic_us saved_us perf_params compile_ms exposed_ms exposed_wait_ms unmatched",
     "as a database rounds rates otherwise": "TB/s_std TFLOPS/s_std",
 }  # fmt: skip
-"""Why a database lacks columns of a table; all others are empty in memory, too."""
-_REPORT = "which options of reports alone fill in"
+"""Why a database lacks columns of a table; all others are filled in by options of reports alone."""
 
 Parameter = tuple[str, str, str]
 """Name, default and meaning."""
@@ -63,17 +56,18 @@ def differences(query: Query, columns: Collection[str], explained: list[Paramete
         explained: parameters that are explained elsewhere.
     """
     parameters = _parameters(query)
+    taken = [one[0] for one in parameters if one in explained]
     sentences = {
-        "Query that takes": [one[0] for one in parameters if one in explained],
+        "Query that takes": taken if taken != ["trace", "step"] else [],
         "Columns in the database only:": [name for name in query.columns if name not in columns],
     }
     said = [f"{start} {_named(names)}." for start, names in sentences.items() if names]
+    said = said if sentences["Query that takes"] else ["Query.", *said]
     lacking = [name for name in columns if name not in query.columns]
     reasons = {name: why for why, names in IN_MEMORY.items() for name in names.split()}
-    reasons["Cumulative Percentage (%)"] = "which the statement does not compute"
     given = [
-        f"{_named([name for name in lacking if reasons.get(name, _REPORT) == why])}, {why}"
-        for why in dict.fromkeys(reasons.get(name, _REPORT) for name in lacking)
+        f"{_named([name for name in lacking if reasons.get(name) == why])}, {why}"
+        for why in dict.fromkeys(reasons[name] for name in lacking if name in reasons)
     ]
     if given:
         said.append(f"Columns in memory only: {'; '.join(given)}.")

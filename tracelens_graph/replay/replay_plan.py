@@ -162,7 +162,7 @@ class Argument(Struct, frozen=True):
     assumed: str = ""
 
     def changed(self, change: Callable[[TensorValue, int], Value]) -> Argument:
-        """The argument with each tensor in it changed, of which `change` gets the place in its list; 0 for no list."""
+        """The argument with each tensor in it changed; `change` gets the place in its list, 0 for no list."""
         return replace(self, value=mapped(self.value, change))
 
 
