@@ -22,8 +22,7 @@ IN_MEMORY = {
         "exchanged_bytes unmatched attention_percent",
     "as a database rounds rates otherwise": "TB/s_std TFLOPS/s_std",
 }  # fmt: skip
-"""Why a database lacks columns of a table; all others are empty in memory, too."""
-_REPORT = "which options of reports alone fill in"
+"""Why a database lacks columns of a table; all others are filled in by options of reports alone."""
 
 Parameter = tuple[str, str, str]
 """Name, default and meaning."""
@@ -63,17 +62,19 @@ def differences(query: Query, columns: Collection[str], explained: list[Paramete
         explained: parameters that are explained elsewhere.
     """
     parameters = _parameters(query)
+    taken = [one[0] for one in parameters if one in explained]
     sentences = {
-        "Query that takes": [one[0] for one in parameters if one in explained],
+        "Query that takes": taken if taken != ["trace", "step"] else [],
         "Columns in the database only:": [name for name in query.columns if name not in columns],
     }
     said = [f"{start} {_named(names)}." for start, names in sentences.items() if names]
+    said = said if sentences["Query that takes"] else ["Query.", *said]
     lacking = [name for name in columns if name not in query.columns]
     reasons = {name: why for why, names in IN_MEMORY.items() for name in names.split()}
     reasons["Cumulative Percentage (%)"] = "which the statement does not compute"
     given = [
-        f"{_named([name for name in lacking if reasons.get(name, _REPORT) == why])}, {why}"
-        for why in dict.fromkeys(reasons.get(name, _REPORT) for name in lacking)
+        f"{_named([name for name in lacking if reasons.get(name) == why])}, {why}"
+        for why in dict.fromkeys(reasons[name] for name in lacking if name in reasons)
     ]
     if given:
         said.append(f"Columns in memory only: {'; '.join(given)}.")

@@ -122,16 +122,16 @@ def schema_page() -> str:
     """The page."""
     kinds = ((f"`{':'.join(event_labels(kind))}`", KIND_MEANING[kind]) for kind in Kind)
     repeats = Repeats()
-    parts = [HEAD, _table(("labels", "what"), kinds), _properties(repeats, "Events", EVENT_PROPERTIES), CONTEXT]
+    parts = [HEAD, _items(kinds), _properties(repeats, "Events", EVENT_PROPERTIES), CONTEXT]
     for label, meaning in CONTEXT_KINDS.items():
         key = KEYS[label]
         unique = f"`{key.name}`" + (f" within its {key.scope}" if key.scope else "")
         parts += [f"### `{label}`\n", f"{meaning[0].upper()}{meaning[1:]}. Key: {unique}.\n"]
         parts.append(_properties(repeats, label, CONTEXT_PROPERTIES[label]))
-    parts += [EDGES, _table(("type", "from", "to", "what"), _edge_rows(CONTEXT_EDGES))]
+    parts += [EDGES, _items(_edge_rows(CONTEXT_EDGES))]
     for name, found in EDGE_PROPERTIES.items():
         parts += [f"Properties of `{name}`:\n", _properties(repeats, "Edges", found)]
-    parts += [FACTS, _table(("on", "question", "properties"), _fact_rows())]
+    parts += [FACTS, _items(_fact_rows())]
     parts.append(DIFFS)
     parts += _section(repeats, "comparisons", DIFF_KINDS, DIFF_PROPERTIES, DIFF_EDGES, DIFF_EDGE_PROPERTIES)
     parts += [RANKS, *_section(repeats, "ranks", RANK_KINDS, RANK_PROPERTIES, RANK_EDGES, RANK_EDGE_PROPERTIES)]
@@ -157,7 +157,7 @@ def _fact_rows() -> Iterator[tuple[str, ...]]:
         given = "".join(f", {name}={value}" for name, value in source.given.items())
         facts = ", ".join(f"`{fact.name}`" for fact in source.facts)
         found.setdefault((f"`{source.question}`{given}", facts), []).append(of)
-    return ((", ".join(of), question, facts) for (question, facts), of in found.items())
+    return ((f"{', '.join(of)}, of {question}", facts) for (question, facts), of in found.items())
 
 
 def _section(
@@ -175,13 +175,15 @@ def _section(
             f"{meaning[0].upper()}{meaning[1:]}.\n",
             _properties(repeats, label, properties[label]),
         )
-    yield from (f"### Edges of {of}\n", _table(("type", "from", "to", "what"), _edge_rows(edges)))
+    yield from (f"### Edges of {of}\n", _items(_edge_rows(edges)))
     for name, found in edge_properties.items():
         yield from (f"Properties of `{name}`:\n", _properties(repeats, f"Edges of {of}", found))
 
 
 def _edge_rows(edges: Iterable[EdgeType]) -> Iterator[tuple[str, ...]]:
-    return ((f"`{one.name}`", _ends(one.source), _ends(one.target), one.meaning + _only(one.name)) for one in edges)
+    return (
+        (f"`{one.name}`, {_ends(one.source)} to {_ends(one.target)}", one.meaning + _only(one.name)) for one in edges
+    )
 
 
 def _only(edge_type: str) -> str:
@@ -195,19 +197,18 @@ def _ends(labels: str) -> str:
 
 
 def _properties(repeats: Repeats, heading: str, properties: Iterable[Stored]) -> str:
-    rows = [
-        (f"`{one.name}`", one.type if one.type != "strs" else "list of str", one.unit, one.meaning)
-        for one in properties
-    ]
+    rows = [(f"`{one.name}`", _type(one), one.meaning) for one in properties]
     own, elsewhere = repeats.split(heading, rows)
-    shown = [_table(("property", "type", "unit", "meaning"), own)] if own else []
-    return "\n".join([*shown, *([elsewhere] if elsewhere else [])])
+    shown = _items((f"{name} ({kind})", meaning) for name, kind, meaning in own)
+    return "\n".join(filter(None, [shown, elsewhere]))
 
 
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    lines += [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows]
-    return "\n".join(lines) + "\n"
+def _type(of: Stored) -> str:
+    return ", ".join(filter(None, [of.type if of.type != "strs" else "list of str", of.unit]))
+
+
+def _items(rows: Iterable[tuple[str, ...]]) -> str:
+    return "".join(f"* {name}: {meaning}\n" for name, meaning in rows)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 
 from tracelens_graph.cli.app import app
 from tracelens_graph.simulate import simulate, write
+from tracelens_graph.simulate.__main__ import main as simulate_server
 
 _WIDTH = 1200
 _DRAWN_MS = 3000
@@ -39,6 +40,7 @@ class Picture(NamedTuple):
         place: what of the page is shown, as it stands behind `#` in its address.
         before: what is done to it then.
         other: arguments of the simulation of another job; None for none.
+        is_of_server: whether the job is a server.
     """
 
     command: str
@@ -48,6 +50,7 @@ class Picture(NamedTuple):
     place: str = ""
     before: str = ""
     other: dict[str, Any] | None = None
+    is_of_server: bool = False
 
 
 _TRAINING = {"ranks": 2, "steps": 2, "seed": 7, "read_loss": True}
@@ -97,6 +100,9 @@ PICTURES = {
     "page-flame": _report("view=flame"),
     "page-path": _report("view=overview", _WHERE),
     "page-memory": _report("view=memory"),
+    "page-graph": Picture(
+        "report {job}/rank0.json.gz --capture {job}/capture", None, 560, place="view=flame", is_of_server=True
+    ),
     "roofline": Picture("roofline {job}/rank0.json.gz", _TRAINING, 750),
     "diff": _diff("view=flame", 480),
     "diff-places": _diff("view=places&place=1", 800),
@@ -116,7 +122,9 @@ def main() -> None:
             taken = DOCS / "pictures" / f"{name}.png"
             other = job.parent / "other"
             for simulated, arguments in ((job, picture.job), (other, picture.other)):
-                if arguments is not None:
+                if picture.is_of_server:
+                    simulate_server([str(job), "--serving", "--steps", "20"])
+                elif arguments is not None:
                     write(simulate(**arguments), simulated, traces_only=True)
             places = {"job": job, "other": other, "examples": CHECKOUT / "examples/traces"}
             words = [word.format_map(places) for word in picture.command.split()]

@@ -77,24 +77,25 @@ def _page(known: Sequence[Departure], found: Account, filled: int) -> Iterator[s
         "`gpu_timeline`, `coll_analysis`, `unified_perf_summary` and tables of ops differ by that.\n\n## Departures\n"
     )
     yield (
-        "\nBy cause, so that they explain the cells of a trace of one's own: which ops, when, and which columns. What\n"
-        "is computed from a column differs with it. `(row)` is a row that only one side has.\n"
+        "\nBy cause, so that they explain the cells of a trace of one's own: which ops, when, and which columns of\n"
+        "which tables, the number of cells in the traces here, and the test that shows the cause. What is computed\n"
+        "from a column differs with it. `(row)` is a row that only one side has.\n"
     )
     causes: dict[str, list[tuple[Departure, int]]] = {}
     for departure, covered in zip(known, found.covered, strict=True):
         causes.setdefault(" ".join(departure.reason.split()), []).append((departure, covered))
     for reason, entries in causes.items():
         yield f"\n### {_title(entries[0][0])}\n\n{reason}\n\n"
-        rows = [_cells(departure, covered) for departure, covered in entries]
-        yield from _rows(("when", "table", "columns", "cells here", "seen in", "shown by"), rows)
+        alike: dict[tuple[str, str, str], list[str]] = {}
+        for one, covered in entries:
+            place = f"{_listed(one.tables)} ({covered:,} in {_listed(one.traces)})"
+            alike.setdefault((_when(one), _listed(one.columns), one.test), []).append(place)
+        for (when, columns, test), places in alike.items():
+            yield f"* {when}: {columns} of {', '.join(places)}; {_c(test)}\n"
     yield "\n### Causes that the traces here do not show\n\n"
-    yield from _rows(
-        ("ops", "when", "columns", "cause", "shown by"),
-        (
-            (_listed(one.ops), one.when, _listed(one.columns), " ".join(one.reason.split()), _c(one.test))
-            for one in elsewhere()
-        ),
-    )
+    for one in elsewhere():
+        when = f", {one.when}" if one.when else ""
+        yield f"* {_listed(one.ops)}{when}: {_listed(one.columns)}; {' '.join(one.reason.split())} {_c(one.test)}\n"
     yield (
         "\n## GPU events linked here and not there\n\n"
         "TraceLens finds the launch of a GPU event by a flow arrow. Here the correlation id comes first, and arrows\n"
@@ -120,19 +121,12 @@ def _title(departure: Departure) -> str:
     return _listed([names] if isinstance(names, str) else names) or f"All ops: {_listed(departure.columns)}"
 
 
-def _cells(departure: Departure, covered: int) -> tuple[str, ...]:
-    """A row on a departure."""
+def _when(departure: Departure) -> str:
+    """The condition of a departure."""
     conditions = [f"{_c(column)} is {_any(text)}" for column, text in departure.where.items() if column != "name"]
     conditions = [departure.when] if departure.when else conditions
     conditions += ["TraceLens has no model of the op"] if departure.modelled_here_alone else []
-    return (
-        " and ".join(conditions) or "always",
-        _listed(departure.tables),
-        _listed(departure.columns),
-        f"{covered:,}",
-        _listed(departure.traces),
-        _c(departure.test),
-    )
+    return " and ".join(conditions) or "always"
 
 
 def _listed(texts: Iterable[str]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -67,7 +68,7 @@ def _reference(g: tlg.TraceGraph) -> Iterator[str]:
     yield "What is in the graph, by name. [architecture.md](architecture.md) says how it comes about.\n"
 
     yield "\n## Python\n\n`import tracelens_graph as tlg`; names are imported on first use.\n\n"
-    yield from _rows(("name", "what it is"), ((_c(name), _public(name)) for name in tlg.__all__))
+    yield from _items((_c(name), _public(name)) for name in tlg.__all__)
     yield "\n### TraceGraph\n\nBeside everything that networkx offers for reading a graph:\n\n"
     yield from _members(tlg.TraceGraph, Graph, Core)
     yield "\n### Node\n\nWhat `g.node(uid)`, `g.find(...)` and every other question for nodes gives.\n\n"
@@ -80,16 +81,14 @@ def _reference(g: tlg.TraceGraph) -> Iterator[str]:
         "are not nodes (flow arrows, metadata, spans) are counted by `tracelens-graph info`.\n\n"
     )
     group = {kind: name for name, kinds in _GROUPS for kind in kinds}
-    yield from _rows(
-        ("kind", "group", "what it is"), ((_c(k.name), group[k], schema.KIND_MEANING[k]) for k in schema.Kind)
-    )
+    yield from _items((f"{_c(k.name)} ({group[k]})", schema.KIND_MEANING[k]) for k in schema.Kind)
 
     yield (
         "\nThe kind follows from the event's category (`cat`); among Python frames `nn.Module: ...` is a `Module`,\n"
         "among annotations `ProfilerStep#n` a `Step`. Other categories become no nodes and are counted.\n\n"
     )
     of_kind = [(k, [name for name, (_, kind) in CATEGORIES.items() if kind is k]) for k in schema.Kind]
-    yield from _rows(("kind", "categories"), ((_c(k.name), ", ".join(map(_c, names))) for k, names in of_kind if names))
+    yield from _items((_c(k.name), ", ".join(map(_c, names))) for k, names in of_kind if names)
 
     yield "\n## Properties of event nodes\n\nStored, one column each:\n\n"
     yield from _properties(schema.STORED)
@@ -102,13 +101,11 @@ def _reference(g: tlg.TraceGraph) -> Iterator[str]:
     )
 
     yield "\n## Flags\n\nBits of the property `flags`; `Node.flags` gives them in these words.\n\n"
-    yield from _rows(
-        ("flag", "bit", "meaning"), ((_c(f.name), str(f.value), schema.FLAG_MEANING[f]) for f in schema.Flag)
-    )
+    yield from _items((f"{_c(f.name)} ({f.value})", schema.FLAG_MEANING[f]) for f in schema.Flag)
 
     yield "\n## Owner rules\n\nHow a GPU event got the op it is charged to.\n\n"
     rules = ((_c(rule.name), schema.OWNER_RULE_MEANING[rule]) for rule in schema.OwnerRule)
-    yield from _rows(("owner_rule", "meaning"), rules)
+    yield from _items(rules)
 
     yield "\n## Edges between event nodes\n\nThe type is the key of the edge in networkx.\n\n"
     yield from _edges(schema.EVENT_EDGES)
@@ -124,7 +121,7 @@ def _reference(g: tlg.TraceGraph) -> Iterator[str]:
     yield ", ".join(_c(edge.name) for edge in schema.CONTEXT_EDGES if edge.name in made) + ".\n"
 
     yield "\n## Repairs\n\nWhat is mended in a broken file, by the name under which it is counted.\n\n"
-    yield from _rows(("repair", "meaning"), ((_c(name), what) for name, what in REPAIR_MEANING.items()))
+    yield from _items((_c(name), what) for name, what in REPAIR_MEANING.items())
 
     yield "\n## Tables\n\nEvery table and its columns: [tables.md](tables.md).\n"
 
@@ -138,8 +135,9 @@ ROW_MEANINGS = {
 _QUERIES = """\
 Many tables are *queries*, too: a file of Cypher answers the same question in a database, with the same rows and cells
 (`tracelens-graph db query NAME`, `db.query(NAME)` in Python, or pasted into Neo4j Browser). The tests hold both to each
-other on real traces. What is absent in memory is null there, and only complete traces answer. Below each,
-columns in memory only stand with the reason. Parameters of many queries and of `ask`, with their defaults:
+other on real traces. What is absent in memory is null there, and only complete traces answer. Parameters are `trace`
+and `step` unless others are named; columns in memory only stand with the reason, but for those that options of reports
+alone fill in. Parameters of many queries and of `ask`, with their defaults:
 
 """
 
@@ -334,7 +332,9 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
         "definitions travel along in `table.about` and in `DataFrame.attrs`; `table.notes` say what is not in it.\n"
         "Which calls give DataFrames is in [report.md](report.md#tables-and-dataframes).\n\n"
         "*Busy* time is the length of a union of intervals: work that overlaps counts once. Everything else called\n"
-        "time is a sum or a statistic of durations. A uid is the position of an event in the file's event list.\n\n"
+        "time is a sum or a statistic of durations. Columns of one quantity share a line, and say by their end which\n"
+        "statistic they are; a standard deviation has one degree of freedom less, and is absent for a single value.\n"
+        "A uid is the position of an event in the file's event list.\n\n"
         "In calls, `g` is what `tlg.load(TRACE)` gives; a window of it (`g.window(step=3)`) does as well, see\n"
         "[windows-and-steps.md](windows-and-steps.md). `ranks` is what `tlg.load_set(FOLDER)` gives, `linked` what\n"
         "`tlg.load(TRACE, et=ET)` does: see [linkage.md](linkage.md); `programs` is a folder that `replay -o` wrote,\n"
@@ -353,18 +353,17 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
     by_name = [name for name in REPORT if name not in (*reported, "programs")]
     yield (
         "\n## In a report\n\n"
-        "`g.tables` has all of these as DataFrames, `tlg.report_tables(g, tlg.ReportOptions(...))` as Tables.\n"
+        "`tracelens-graph report TRACE --table NAME` prints one. `g.tables` has all of these as DataFrames,\n"
+        "`tlg.report_tables(g, tlg.ReportOptions(...))` as Tables; most are functions, such as `tlg.gpu_timeline(g)`.\n"
         "Those of short kernels are in a report with `--short-kernels`, `programs` is in that of a\n"
         f"profile of JAX, {', '.join(map(_c, by_name))} only by name.\n"
     )
     optional = _optional_columns(g)
     for name in REPORT:
-        command = f"tracelens-graph report TRACE --table {name}"
-        call = f"tlg.{name}(g)" if name in tlg.__all__ else f'tlg.report_tables(g)["{name}"]'
-        yield from _table(repeats, name, declared[name].answers, command, call, declared[name].columns, optional[name])
+        yield from _table(repeats, name, declared[name].answers, "", "", declared[name].columns, optional[name])
         if name in ROW_MEANINGS:
             yield "\nIts rows:\n\n"
-            yield from _rows(("row", "meaning"), ((_c(row), what) for row, what in ROW_MEANINGS[name].items()))
+            yield from _items((_c(row), what) for row, what in ROW_MEANINGS[name].items())
     families = ", ".join(map(_c, sheets()))
     yield from _table(
         repeats,
@@ -383,8 +382,8 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
             yield f"\nLevels: {', '.join(map(_c, LEVELS))}; see [modules.md](modules.md#by-op-launch-and-kernel).\n"
         if name == "diff_places":
             for column, words in (("reason", Reason), ("proof", Proof)):
-                yield "\n"
-                yield from _rows((column, "meaning"), ((_c(word), word.meaning) for word in words))
+                yield f"\nWords of `{column}`:\n\n"
+                yield from _items((_c(word), word.meaning) for word in words)
     yield (
         "\n## Of questions\n\n"
         "Answers to the questions of `tracelens-graph ask` and `db query`; see [asking.md](asking.md). To ask one:\n"
@@ -402,7 +401,7 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
         "No table, but what a report begins with: `tlg.verdict(g)` gives findings with `topic`, `text`, `evidence`\n"
         "(the numbers behind it), `severity` (`fact`, `minor`, `major`) and `ask_next`.\n\n"
     )
-    yield from _rows(("topic", "what it is about"), ((_c(topic), what) for topic, what in TOPICS.items()))
+    yield from _items((_c(topic), what) for topic, what in TOPICS.items())
 
 
 def _optional_columns(g: tlg.TraceGraph) -> dict[str, dict[str, str]]:
@@ -435,23 +434,35 @@ def _table(
         yield "\\\n".join(ways) + "\n\n"
     if query:
         yield from differences(query, about, common())
-    rows = [(_c(c), a.unit, a.definition) for c, a in about.items() if c not in optional]
+    rows = [(_c(c), a.unit, a.definition) for c, a in about.items()]
     if name in _OF_TRACELENS:
         yield f"Columns, as TraceLens has them: {', '.join(row[0] for row in rows)}.\n"
         return
-    own, elsewhere = repeats.split(name, _by_quantity(rows))
-    head = ["column", "unit", "definition"]
-    if optional:
-        head.append("with")
-        own = [(*row, "") for row in own]
-        own += [(_c(c), a.unit, a.definition, _c(optional[c])) for c, a in about.items() if c in optional]
-    yield from _shown(head, own, elsewhere)
+    by_option: dict[str, list[tuple[str, str, str]]] = {}
+    for row in rows:
+        by_option.setdefault(optional.get(row[0].strip("`"), ""), []).append(row)
+    rows = _by_quantity(by_option.pop("", []))
+    rows += [
+        (f"{names}, with {_c(option)}", *others)
+        for option, found in by_option.items()
+        for names, *others in _by_quantity(found)
+    ]
+    own, elsewhere = repeats.split(name, rows)
+    items = [(_with_unit(*row), definition.replace(_OF_DEVIATION, "")) for *row, definition in own]
+    yield from _items(items)
+    yield ("\n" if own and elsewhere else "") + elsewhere
 
+
+_SAYS = re.compile(r"_[mun]s`$| ms`$|\(%\)`$|_percent`$|_bytes`$")
+"""Names of columns that end with their unit."""
+
+_OF_DEVIATION = " (one degree of freedom less; none for a single value)"
+"""What the page says once."""
 
 _STATISTICS = {
     "mean": "mean",
     "median": "median",
-    "std": "standard deviation (one degree of freedom less; none for a single value)",
+    "std": f"standard deviation{_OF_DEVIATION}",
     "min": "smallest",
     "max": "greatest",
     "sum": "sum",
@@ -472,17 +483,24 @@ def _by_quantity(rows: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, s
         key = (stem, unit, of + quantity) if statistic else (name, unit, definition)
         found.setdefault(key, []).append((name, words if statistic else ""))
     return [
-        (", ".join(name for name, _ in same), unit, ", ".join(words for _, words in same) + rest)
-        for (_, unit, rest), same in found.items()
+        (
+            _short(stem, [name for name, _ in same]),
+            unit,
+            rest.removeprefix(" of ") if len(same) > 1 else same[0][1] + rest,
+        )
+        for (stem, unit, rest), same in found.items()
     ]
 
 
-def _shown(head: Sequence[str], rows: Sequence[Sequence[str]], elsewhere: str) -> Iterator[str]:
-    """A table, and what is said of its other rows."""
-    if rows:
-        yield from _rows(head, rows)
-    if elsewhere:
-        yield ("\n" if rows else "") + elsewhere
+def _with_unit(names: str, unit: str) -> str:
+    """Names of columns with their unit, unless they say it themselves, in front of the option that adds them."""
+    names, behind, option = names.partition(", with ")
+    return names + (f" ({unit})" if unit and not _SAYS.search(names) else "") + behind + option
+
+
+def _short(stem: str, names: Sequence[str]) -> str:
+    """Names of one stem, that of all but the first without it."""
+    return ", ".join([names[0], *(name.replace(stem, "", 1) for name in names[1:])])
 
 
 def _public(name: str) -> str:
@@ -514,7 +532,7 @@ def _members(*classes: type) -> Iterator[str]:
         (_c(f"{name}()" if inspect.isfunction(found[name]) else name), _first_line(found[name]))
         for name in sorted(found)
     )
-    yield from _rows(("name", "what it is"), shown)
+    yield from _items(shown)
 
 
 def _first_line(documented: Any) -> str:
@@ -523,8 +541,8 @@ def _first_line(documented: Any) -> str:
 
 
 def _properties(properties: Sequence[schema.Property]) -> Iterator[str]:
-    yield from _rows(
-        ("property", "type", "unit", "meaning"), ((_c(p.name), p.dtype, p.unit, p.meaning) for p in properties)
+    yield from _items(
+        (f"{_c(p.name)} ({', '.join(filter(None, [str(p.dtype), p.unit]))})", p.meaning) for p in properties
     )
 
 
@@ -532,9 +550,7 @@ def _edges(edges: Sequence[schema.EdgeType]) -> Iterator[str]:
     def kinds(text: str) -> str:
         return ", ".join(part if part == "event" else _c(part) for part in text.split("|"))
 
-    yield from _rows(
-        ("type", "from", "to", "meaning"), ((_c(e.name), kinds(e.source), kinds(e.target), e.meaning) for e in edges)
-    )
+    yield from _items((f"{_c(e.name)}, {kinds(e.source)} to {kinds(e.target)}", e.meaning) for e in edges)
 
 
 def command_line() -> str:
@@ -576,15 +592,14 @@ def _options(command: Any, repeats: Repeats, path: str = "") -> Iterator[str]:
     for option in command.params:
         if _OF_TYPER.isdisjoint(option.opts) and not getattr(option, "hidden", False):
             word, default = _word(option, hints[option.name]), ""
-            if option.required:
-                default = "required"
-            elif option.show_default and option.default not in (None, False):
-                default = str(getattr(option.default, "value", option.default))
+            if not option.required and option.show_default and option.default not in (None, False):
+                default = f" Default: {getattr(option.default, 'value', option.default)}."
             names = ", ".join(map(_c, [*option.opts, *option.secondary_opts])) if option.opts[0][0] == "-" else _c(word)
-            value = "" if not word or names == _c(word) else _c(word)
-            rows.append((names, value, default, option.help or ""))
+            value = "" if not word or names == _c(word) else f" {_c(word)}"
+            rows.append((names, value, (option.help or "") + default))
     own, elsewhere = repeats.split(path, rows)
-    yield from _shown(("option", "value", "default", "meaning"), own, elsewhere)
+    yield from _items(own)
+    yield ("\n" if own and elsewhere else "") + elsewhere
 
 
 def _word(option: Any, hint: Any) -> str:
@@ -606,10 +621,9 @@ def _c(text: str) -> str:
     return f"`{text}`"
 
 
-def _rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """A table in Markdown."""
-    for row in (head, ["---"] * len(head), *rows):
-        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n"
+def _items(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """A list in Markdown; what stands last in a row is said of what stands before."""
+    yield from (f"* {''.join(named)}: {said}\n" for *named, said in rows)
 
 
 if __name__ == "__main__":

@@ -12,10 +12,10 @@ class Repeats:
     """The rows that tables of a page show in full.
 
     Args:
-        least: so many rows in common with one earlier table are worth a reference to it.
+        least: rows in common with one earlier table are worth a reference to it from so many words on.
     """
 
-    def __init__(self, least: int = 3) -> None:
+    def __init__(self, least: int = 10) -> None:
         self._least = least
         self._shown: dict[str, list[Row]] = {}
 
@@ -24,8 +24,9 @@ class Repeats:
         own, said = [*rows], []
         while own:
             found = {earlier: [row for row in own if row in shown] for earlier, shown in self._shown.items()}
-            source = max(found, key=lambda earlier: len(found[earlier]), default="")
-            if not source or len(found[source]) < self._least:
+            words = {earlier: sum(len(cell.split()) for row in rows for cell in row) for earlier, rows in found.items()}
+            source = max(words, key=lambda earlier: words[earlier], default="")
+            if not source or words[source] < self._least:
                 break
             names = ", ".join(row[0] for row in found[source])
             said.append(f"As in [{source}](#{source.lower().replace(' ', '-')}): {names}.")

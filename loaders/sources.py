@@ -229,7 +229,7 @@ class Source:
 
         Raises:
             NotATraceError: it is something else; the message says what was found.
-            TraceError: it cannot be read, or there is no room for it.
+            TraceError: it cannot be read, or there is no space for it.
         """
         import shutil
         import tempfile

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from release import notes_of
+from release import installing, notes_of, on_index
 from slow_tests import seconds, slow_tests
 
 from corpus import CHECKOUT
@@ -64,6 +64,13 @@ def test_notes_of_a_release_are_its_part_of_the_changelog() -> None:
     for tag, version in (("v1.2.0", "1.3.0"), ("v1.3.0", "1.3.0")):
         with pytest.raises(SystemExit, match="1.3.0"):
             notes_of(tag, version, changelog)
+
+
+def test_a_release_changes_all_lines_that_install() -> None:
+    texts = [on_index(path.read_text()) for path in installing()]
+    assert [one for text in texts for one in re.findall(r"pip install '?\..*", text)] == []
+    assert sum("pip install tracelens_graph" in text for text in texts) > 1
+    assert any("INSTALL = \"pip install 'tracelens_graph[{}]'\"" in text for text in texts)
 
 
 def test_ci_makes_targets_that_are_there() -> None:

@@ -276,7 +276,7 @@ def _others(database: Database, ranks: dict[int, int], alone: str) -> Iterator[s
 
 
 def _text_of(event: dict[str, Any], ranks: dict[int, int]) -> str:
-    """An event as JSON, with what its thread is, and of which rank."""
+    """An event as JSON, with its thread and rank."""
     start, end, thread = event.pop("start"), event.pop("end"), event.pop("globalTid", None)
     if thread is not None:
         event |= {"pid": thread >> 24 & 0xFFFFFF, "tid": thread & 0xFFFFFF}

@@ -42,6 +42,9 @@ def completed(*words: object) -> list[str]:
         (("x.json", "--table", "gpu"), ["gpu_timeline"]),
         (("report", "x.json", "--table", "step_summary", "--sort", "idle"), ["idle_time_ms"]),
         (("link", "--table", "link_o"), ["link_ops"]),
+        (("model", "ge"), ["gemm"]),
+        (("ask", "opportunities", "x.json", "-p", "ar"), ["arch="]),
+        (("ask", "opportunities", "x.json", "-p", "arch=h100"), ["arch=h100-sxm"]),
     ],
 )
 def test_names_are_offered(words: tuple[str, ...], offered: list[str]) -> None:
@@ -60,3 +63,5 @@ def test_modules_are_those_of_a_trace_that_was_kept(run: Run, trace: Path) -> No
     assert "Linear_0" in found
     assert run("modules", trace, "--under", found[0])[0] == 0
     assert set(completed("modules", "/nowhere", "--under", "Lin")) == {""}
+    assert completed("explain", trace, "head") == ["headline", ""]
+    assert run("explain", trace, "headline")[0] == 0

@@ -106,7 +106,7 @@ def test_the_hint_of_the_screen_draws_the_place(run: Run, trace_file: Path, slow
     assert "-    0.050 ms    gemm" in lines
     assert "+    0.070 ms    Cijk_gemm" in lines
     following = [line.partition(": ")[2] for line in lines if line.startswith(("ask next: ", "open in"))]
-    assert len(following) == 6
+    assert len(following) == 4  # what the trace records of addmm is too little to call it again
     for command in following[:2]:
         code, out, err = run(*shlex.split(command)[1:])
         assert (code, err) == (0, "")

@@ -19,8 +19,11 @@ from tracelens_graph.cli.app import app
 from tracelens_graph.cli.hints import ASKED_OF_A_DEVICE, COMMANDS_WITH, Asked, Call, without_folders
 from tracelens_graph.cli.options import ANYWHERE, Anywhere
 from tracelens_graph.cli.windows import WindowChoice
+from tracelens_graph.graph.window import whole_window
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate, write
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.table import Table
 
 MARKS = ("ask next: ", "open in Perfetto UI: ")
 
@@ -94,9 +97,23 @@ def test_hints_run_with_the_window_of_the_call(run: Run, tmp_path: Path, monkeyp
 
 def test_replay_is_suggested_for_operations_of_pytorch_and_instructions_of_xla() -> None:
     call, eager = Call("t.json"), load_core(calls())
-    assert call.to_replay(eager, ["mine", "aten::mm"], "--top 2") == ["ask next: tracelens-graph replay t.json --top 2"]
-    assert call.to_replay(eager, ["mine"], "--top 2") == []
-    assert call.to_replay(profile_of(*CASES["tanh"]), ["fusion.1"], "--top 2")
+    uids = [10, 1]  # of my::fused and aten::mm
+    assert call.to_replay(eager, uids, "--top 2") == ["ask next: tracelens-graph replay t.json --top 2"]
+    assert call.to_replay(eager, uids[:1], "--top 2") == []
+    assert call.to_replay(profile_of(*CASES["tanh"]), [], "--top 2")
+
+
+def test_commands_that_would_write_no_program_are_left_out() -> None:
+    core = load_core(calls())
+    commands = [f"tracelens-graph replay TRACE --uid {uid} -o F" for uid in (1, 3, 10, 16)]
+    about = {"command": Column("")}
+    table = Table("t", {"command": [*commands, "tracelens-graph info TRACE"]}, about)
+    assert [core.names[core.columns.name[core.row(uid)]] for uid in (1, 3, 10, 16)] == [
+        "aten::mm", "gemm", "my::fused", "c10d::allreduce_",
+    ]  # fmt: skip
+    assert Call("t.json").completed(table, whole_window(core))["command"] == [
+        *(one.replace("TRACE", "t.json") for one in commands[:2]), "", "", "tracelens-graph info t.json",
+    ]  # fmt: skip
 
 
 def test_hints_of_comparisons_run(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

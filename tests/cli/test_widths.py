@@ -29,7 +29,7 @@ COMMANDS = (
 )  # fmt: skip
 HINTS = (
     "open in Perfetto UI: ", "ask next: ", "see it: ", "event with uid N", "captures beside it say",
-    "what is behind each finding: ", "ops and layers that its graphs ran",
+    "what is behind each finding", "ops and layers that its graphs ran",
 )  # fmt: skip
 TRACES = (
     "tracelens/h100/qwen1.5-0.5b", "tracelens/mi300/resnet-ddp-checkpointing",

@@ -6,7 +6,9 @@ import importlib
 import json
 import re
 import tomllib
+from collections.abc import Iterator
 from dataclasses import fields
+from itertools import chain
 from pathlib import Path
 
 import make_reference
@@ -185,12 +187,14 @@ SECTIONS = dict(SECTION.findall((DOCS / "tables.md").read_text()))
 WAYS = {kind: re.compile(rf"^{kind}: `(.+?)`", re.MULTILINE) for kind in ("Command", "Python")}
 COMMANDS = {name: found[1] for name, text in SECTIONS.items() if (found := WAYS["Command"].search(text))}
 RANKS = job({rank: [collective(0, 9), collective(20, 9, "all_to_allv", elements=2, split=[1, 1])] for rank in (0, 1)})
+COMMANDS |= {name: f"tracelens-graph report TRACE --table {name}" for name in REPORT}
 COMMANDS |= {
     name: f"tracelens-graph ask {name} TRACE{' TRACE' * question.several}"
     for name, question in tlg.QUESTIONS.items()
     if name not in COMMANDS
 }
 CALLS = {name: found[1] for name, text in SECTIONS.items() if (found := WAYS["Python"].search(text))}
+CALLS |= {name: f'tlg.report_tables(g)["{name}"]' for name in REPORT}
 CALLS |= {
     name: f'tlg.QUESTIONS["{name}"]({"[g, g]" if question.several else "g"})'
     for name, question in tlg.QUESTIONS.items()
@@ -235,8 +239,16 @@ def linked(trace: Path) -> tlg.TraceGraph:
 def columns_of(section: str) -> set[str]:
     """Columns that a section explains, and those that it names as explained in another."""
     elsewhere = " ".join(re.findall(r"^(?:As in|Columns, as) .*", section, re.MULTILINE))
-    rows = " ".join(re.findall(r"^\| (`.+?`) \|", section, re.MULTILINE))
-    return {*re.findall("`(.+?)`", f"{rows} {elsewhere}")}
+    items = re.findall(r"^\* (`.+?`(?:, `.+?`)*)(?: \([^)]*\))?(?:, with .*?)?: |$", section, re.MULTILINE)
+    return {*chain.from_iterable(map(spelled_out, [*items, elsewhere]))}
+
+
+def spelled_out(names: str) -> Iterator[str]:
+    """Names between backticks, with what the first of several has before its last _ where another begins with one."""
+    stem = ""
+    for name in re.findall("`(.+?)`", names):
+        stem = stem if name[0] == "_" else name.rpartition("_")[0]
+        yield stem + name if name[0] == "_" else name
 
 
 MAY_BE_EMPTY = (
@@ -324,6 +336,5 @@ def test_columns_of_the_page_are_in_the_table_under_some_options(name: str, grap
     }
     assert schemas()[name].keys() - absent == full.keys()
     section = SECTIONS[name]
-    assert {column for column in full if re.search(rf"^\| `{re.escape(column)}` \|.*`--", section, re.MULTILINE)} == (
-        full.keys() - plain.keys()
-    )
+    optional = re.findall(r"(?:^\* |: |, )(`[^`]+`(?:, `_[^`]+`)*)(?: \([^)]*\))?, with `--", section, re.MULTILINE)
+    assert {column for names in optional for column in spelled_out(names)} == (full.keys() - plain.keys())

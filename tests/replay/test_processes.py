@@ -82,9 +82,9 @@ def test_what_takes_too_long_is_killed_with_its_children(torch: Path) -> None:
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(99)'])\n"
         "open(sys.argv[1], 'w').write(str(child.pid))\nchild.wait()\n"
     )
-    first, second = ran(torch, source, "", arguments=[str(pid)], timeout_s=1.5)
-    assert (first.error, second.error) == ("took longer than 1.5 s", "")
-    end = time.monotonic() + 5
+    first, second = ran(torch, source, "", arguments=[str(pid)], timeout_s=3)
+    assert (first.error, second.error) == ("took longer than 3 s", "")
+    end = time.monotonic() + 60
     while is_alive(int(pid.read_text())) and time.monotonic() < end:
         time.sleep(0.02)
     assert not is_alive(int(pid.read_text()))

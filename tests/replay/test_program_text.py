@@ -45,9 +45,12 @@ def test_a_runner_needs_nothing_of_this_package(kind: ProgramKind) -> None:
 
 def test_all_rules_and_kinds_of_values_are_in_the_runner() -> None:
     source = (resources.files(modules) / "values.py").read_text()
-    functions = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
-    rules = {name: node for name, node in functions.items() if [*map(ast.unparse, node.decorator_list)] == ["rule"]}
-    assert {name: {one.arg for one in node.args.args} - {"flat"} for name, node in rules.items()} == RULES
+    (table,) = (ast.unparse(one.value) for one in ast.parse(source).body if isinstance(one, ast.AnnAssign)
+                and ast.unparse(one.target) == "FILLS")  # fmt: skip
+    given = {"shape", "elements", "dtype", "device"}
+    rules = {name: {*inspect.signature(made).parameters} for name, made in eval(table).items()}
+    assert {name: names - given for name, names in rules.items()} == RULES
+    assert all(names >= given for names in rules.values())
     assert all(f'"{kind}"' in source for kind in ("tensor", "float", "complex", *KINDS))
     assert inspect.getdoc(modules)
 

@@ -89,7 +89,7 @@ def test_its_result_names_the_arguments_as_recorded() -> None:
     assert isinstance(result.value, ast.Call)
     signature = next(one.value for one in result.value.keywords if one.arg == "signature")
     assert isinstance(signature, ast.Call)
-    recorded = {str(one.arg): ast.literal_eval(one.value) for one in signature.keywords}
+    recorded = {str(one.arg): eval(ast.unparse(one.value), {"__builtins__": {}}) for one in signature.keywords}
     assert recorded == json.loads(json.dumps(mm().json()["recorded"]))
 
 
@@ -253,11 +253,8 @@ def test_lists_of_tensors_and_what_is_restored() -> None:
     assert same["input"] == "[torch.randn((2, 3), dtype=torch.float32, device=device) for _ in range(5)]"
     assert varied["input"].endswith("for shape in [[2], [3, 4], [5]]]")
     assert few["input"].count("torch.randn") == 2
-    source = scaled((2, 3)).script()
-    before, cache = "[(one, one.clone()) for one in [*input]]", "torch.empty(asked.flush_l2 << 28, dtype=torch.int8"
-    assert f"before, cache = {before}, {cache}" in source
-    assert body(source, "ready") == "for one, values in before:\n    one.copy_(values)\ncache.zero_()"
-    assert assigned(mm().script())["ready"].startswith(cache)
+    assert "\n    return [*input], lambda: " in scaled((2, 3)).script()
+    assert "\n    return [], lambda: " in mm().script()
 
 
 def test_tensors_in_one_memory() -> None:
@@ -311,7 +308,7 @@ KNOWN = {
     "us", "low", "median", "high", "result", "dict", "len", "statistics", "round", "print", "sys", "open", "json",
     "float", "os", "free", "complex", "shape", "memory_0", "memory_1", "memory_2", "memory_3", "memory_0_of_host",
     "memory_1_of_host", "memory_2_of_host", "memory_3_of_host", "devices", "kind", "n", "next", "d", "of",
-    "to", "made",
+    "to", "made", "written", "cache", "before", "one", "was", "zip",
 }  # fmt: skip
 """Names of a program of a product of two arguments."""
 
@@ -331,8 +328,8 @@ def test_programs_of_traces(path: Path) -> None:
         if plan.op.removeprefix("aten::") in DENSE:
             assert is_short
             assert len(source.splitlines()) <= 40
-        if plan.op.endswith(("attention", "convolution_backward")):
-            assert len(source.splitlines()) <= 42
+        if plan.op.endswith("attention"):
+            assert len(source.splitlines()) <= 40 + bool(plan.gradient)
         parameters = {one.name: one for one in parse(plan.schema).parameters}
         passed = plan.json()["positional"].keys() | plan.json().get("keyword", {}).keys()
         assert not [

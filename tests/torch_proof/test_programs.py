@@ -103,12 +103,11 @@ def test_what_is_printed(tmp_path: Path) -> None:
         assert line.endswith(f" {unit}")
 
 
-def test_a_slow_call_is_not_repeated_on_a_cpu(tmp_path: Path) -> None:
-    source = mm().script(full=True).replace("lambda: call(*positional, **keyword)", "lambda: time.sleep(1.1)")
-    (tmp_path / "program.py").write_text(source)
+def test_few_calls_are_timed_on_a_cpu(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(mm().script(full=True))
     command = [sys.executable, "program.py", "--device", "cpu", "--json", "results.json"]
     subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120, check=True)
-    assert json.loads((tmp_path / "results.json").read_text())[0]["iterations"] == 2
+    assert json.loads((tmp_path / "results.json").read_text())[0]["iterations"] == 10
 
 
 def test_sizes_are_shrunk_alike(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ class Parameter:
         """What its value may be, in words."""
         words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", type(None): "null",
                  re.Pattern: "/an expression/"}  # fmt: skip
-        kinds = [kind for kind in self.types if kind is not int or float not in self.types]
+        kinds = [kind for kind in self.types if kind is not object and (kind is not int or float not in self.types)]
         return " or ".join(words.get(kind, str(kind)) for kind in kinds)
 
 

@@ -112,7 +112,7 @@ _TRITON_ATTENTION = LazyPattern(
 
 
 def _triton_attention(found: re.Match[str]) -> ParsedName:
-    """Attention in Triton, of which AOTriton, PyTorch's for ROCm, is compiled ahead of time."""
+    """Attention in Triton; AOTriton, PyTorch's for ROCm, is compiled ahead of time."""
     return ParsedName("Triton", f"attention {'forward' if found['op'] == 'fwd' else 'backward'}")
 
 

@@ -45,7 +45,7 @@ class KernelRule:
 
     @cached_property
     def in_name(self) -> Callable[[str], object]:
-        """Tells whether the pattern of names fits a name in lower case."""
+        """Says whether the pattern of names fits a name in lower case."""
         return _lazy(self.pattern).search
 
     @cached_property

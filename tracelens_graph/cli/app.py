@@ -133,7 +133,8 @@ class _Commands(Mapping[str, Any]):
         # One line per paragraph, so that every terminal breaks them where it must.
         about = "\n\n".join(" ".join(part.split()) for part in (function.__doc__ or "").split("\n\n"))
         settings = {"ignore_unknown_options": name in self._group.lenient}
-        anywhere = f"Takes {', '.join(self._group.anywhere)}, too: see the help of the group."
+        of_group = "" if self._group.name == "tracelens-graph" else f" {self._group.name}"
+        anywhere = f"Takes {', '.join(self._group.anywhere)}, too: see tracelens-graph{of_group} --help."
         alone.command(name, help=about, epilog=anywhere, context_settings=settings)(prepared(function))
         return typer.main.get_command(alone)
 

@@ -24,6 +24,7 @@ from tracelens_graph.cli.shown import Shown, as_it_is, no_hints, print_answer, p
 from tracelens_graph.cli.tables import OneTable
 from tracelens_graph.cli.traces import (
     as_one,
+    check_gpu_work,
     count_named,
     extension_of,
     load,
@@ -169,11 +170,13 @@ def _of_one(question: Question, of: _Choice) -> tuple[Table, bool, Any, Any]:
     added = extension_of(of.extensions)
     w = of.window.of(load(files[0], needs_times=False, et=of.et), added)
     table = question(w, **of.parameters)
+    if not len(table):
+        check_gpu_work(w.core)
     if question.theme == "tensors":
         warn_of_unread_tensors(w.core)
     call = Call(of.traces[0], of.window, of.extensions)
     to_open = call.to_open if w.core.framework.has_times else no_hints
-    return call.completed(table), True, lambda shown: view(shown, w.core), to_open
+    return call.completed(table, w), True, lambda shown: view(shown, w.core), to_open
 
 
 def _list(top: int | None, outputs: Outputs) -> None:

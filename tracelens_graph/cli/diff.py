@@ -138,6 +138,7 @@ def diff(
         return
     paths = files_named(runs)
     check_pipes(paths)
+    jobs = len(runs) == 2 < len(paths) and all(map(os.path.isdir, runs)) and not within
     several = within or len(paths) > 2
     two = [*drawn, *(["--layout tracelens"] if is_theirs else []), *(["--fail-if"] if fail_if else [])]
     refuse(
@@ -145,6 +146,7 @@ def diff(
         (recompute, "--recompute goes with --by-name"),
         (min_percent is not None and not tree, "--min-percent goes with --tree"),
         (min_percent is not None and isnan(min_percent), "--min-percent: nan is no number"),
+        (jobs, "these are folders of several traces: name one trace of each, such as that of the same rank"),
         (not within and len(paths) < 2, "name at least two traces, or --within and one"),
         (within and len(paths) == 2,
          "--within of several takes three traces or more: two are compared by `diff A B`"),

@@ -224,7 +224,7 @@ class Two:
             yield f"ask next: {call.complete(f'{_PROGRAM} tree TRACE --uid {uid} --up')}"
         for call, side, core, uid in events:
             options = f"--uid {uid} -o {side}-{uid}/"  # a folder of its own: names of programs may be equal
-            yield from call.to_replay(core, [core.names[core.columns.name[core.row(uid)]]], options)
+            yield from call.to_replay(core, [uid], options)
         for call, side, _, uid in events:
             cut = f"{_PROGRAM} cut TRACE --uid {uid} -o {side}-{uid}.json.gz"
             yield f"open in Perfetto UI: {call.complete(cut)}"

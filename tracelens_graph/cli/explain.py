@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
+from tracelens_graph.cli import completing
 from tracelens_graph.cli.hints import NEXT, Call
 from tracelens_graph.cli.options import NO_ARCH, Arch, Extensions, Trace, architecture_named, argument, refuse
 from tracelens_graph.cli.shown import TABLE, Shown, print_lines, screen
@@ -22,7 +23,12 @@ _LABEL = 19
 def explain(
     trace: Trace,
     id: Annotated[
-        str | None, argument(metavar="ID", help="Finding or opportunity, such as kernels@compute.gemm; else all ids.")
+        str | None,
+        argument(
+            metavar="ID",
+            autocompletion=completing.ids,
+            help="Finding or opportunity, such as kernels@compute.gemm; else all ids.",
+        ),
     ] = None,
     *,
     arch: Arch = None,
@@ -39,13 +45,21 @@ def explain(
     refuse((arch == NO_ARCH, "--arch: an explanation needs a device, or none named"))
     device, added = architecture_named(arch), extension_of(extension)
     core = load(trace)
+    import numpy as np
+
     from tracelens_graph.analyses.diagnosis.explain import explain as explained
 
     call = Call(trace, window, extension or [], arch=arch)
-    found = call.completed(explained(window.of(core, added), id, device))
+    w = window.of(core, added)
+    found = call.completed(explained(w, id, device), w)
+    found = found.take(np.flatnonzero([row["part"] != "next" or bool(row["command"]) for row in found.records()]))
     if outputs.to_screen:
         print_lines(_lines(found, *screen()))
-    outputs.write(Shown(found), TABLE)
+    outputs.write(Shown(found), {**TABLE, "table": _text})
+
+
+def _text(shown: Shown) -> str:
+    return "".join(f"{line}\n" for line in _lines(shown.table, screen().width, False))
 
 
 def _lines(table: Table, width: int, color: bool) -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.cli.options import ANYWHERE, NO_ARCH
 from tracelens_graph.cli.windows import WindowChoice
+from tracelens_graph.errors import TraceLensGraphError
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.ranks.job import Job
@@ -155,11 +156,12 @@ class Call:
                 words += option
         return shlex.join(words)
 
-    def completed(self, table: Table) -> Table:
-        """A table whose column `command`, if it has one, holds complete commands."""
+    def completed(self, table: Table, w: Window) -> Table:
+        """A table whose column `command`, if it has one, holds complete commands; none that would write no program."""
         if "command" not in table.columns:
             return table
-        return replace(table, columns={**table.columns, "command": [self.complete(one) for one in table["command"]]})
+        leads = [self.complete(one) if _leads(w, one) else "" for one in table["command"]]
+        return replace(table, columns={**table.columns, "command": leads})
 
     def without_folders(self) -> Call:
         """The same for what goes elsewhere: all that it names is named without the folders it is in.
@@ -233,27 +235,51 @@ class Call:
         uid = first_event(table)
         return [] if uid is None else [f"open in Perfetto UI: {self.cut(uid)}"]
 
-    def to_replay(self, core: Core, names: Iterable[str], options: str) -> list[str]:
-        """The command that calls operations again; none where all names are of neither PyTorch nor a compiled program.
-
-        Nor is there one where no arguments are recorded, and no execution trace holds them.
+    def to_replay(self, core: Core, uids: Iterable[int | None], options: str) -> list[str]:
+        """The command that calls operations again; none where none of them can be.
 
         Args:
             core: the trace.
-            names: its operations that are shown.
+            uids: its operations that are shown; None for work that has none.
             options: what chooses them, such as `--top 5`.
         """
-        from tracelens_graph.frameworks import NAMESPACES
-
-        has_arguments = core.link is not None or (core.columns.argset >= 0).any()
-        is_of_torch = has_arguments and any(name.startswith(NAMESPACES) for name in names)
-        if not core.framework.compiles_programs and not is_of_torch:
+        if not core.framework.compiles_programs and not any(
+            uid is not None and _is_replayable(core, int(uid)) for uid in uids
+        ):
             return []
         return [f"ask next: {self.complete(f'{_PROGRAM} replay TRACE {options}')}"]
 
     def cut(self, uid: int) -> str:
         """The command that cuts out an event."""
         return self.complete(f"{_PROGRAM} cut TRACE --uid {uid} -o event-{uid}.json.gz")
+
+
+def _leads(w: Window, command: str) -> bool:
+    """Whether a command writes a program, if it is one of `replay` that says which."""
+    if not (found := re.search(r" replay TRACE --uid (\d+)", command)):
+        return True
+    from tracelens_graph.replay.planned import Plans
+    from tracelens_graph.replay.signatures import of_event
+
+    try:
+        return Plans(of_event(w, int(found[1])))[0].plan is not None
+    except TraceLensGraphError:
+        return False
+
+
+def _is_replayable(core: Core, uid: int) -> bool:
+    """Whether a call is of an operation of PyTorch, and has a plan; where values are recorded, that is not tried."""
+    from tracelens_graph.frameworks import NAMESPACES
+    from tracelens_graph.graph.node import Node
+
+    row = core.row(uid)
+    if not core.names[core.columns.name[row]].startswith(NAMESPACES):
+        return False
+    if Node(core, row).shapes.get("Concrete Inputs"):
+        return True
+    from tracelens_graph.replay.planned import planned
+
+    return planned(core, row).plan is not None
 
 
 def _anywhere(joined: Mapping[str, str] | None = None) -> list[tuple[str, ...]]:

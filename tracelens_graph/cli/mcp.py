@@ -7,6 +7,7 @@ a damaged trace does to a process ends with it.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from types import FrameType
-from typing import IO, TYPE_CHECKING, Annotated, Literal
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
 from tracelens_graph._version import __version__
 from tracelens_graph.cli.options import argument
@@ -37,6 +38,9 @@ _SECONDS = 300
 
 _DONE = (0, 3)
 """Exit codes of a command that has answered."""
+
+_OF_SHELLS = re.compile(rb" \(see [^()\n]* --help\)|(?<=kB hold them); [^\"\n]* gives all")
+"""What a command says to those who can give it other options."""
 
 _FILES = (".toml", ".json")
 """Endings of values that a command takes for files of its user's."""
@@ -159,13 +163,13 @@ async def answer(words: Sequence[str], paths: Sequence[str], scratch: Path) -> l
             raise TraceError(said + bounded(_read(out), _LONGEST_NOTES))
         text = _read(out)
     if "--format=json" in words and len(text) > LONGEST:
-        raise TraceError(f"the answer has {len(text):,} bytes, and {LONGEST:,} are the most: ask for less, or for text")
+        raise TraceError(f"the answer has {len(text):,} bytes, and {LONGEST:,} are the most: ask for less, or a table")
     return [bounded(text, LONGEST), *([f"notes\n{said}"] if said else [])]
 
 
 def _read(file: IO[bytes]) -> bytes:
     file.seek(0)
-    return file.read()
+    return _OF_SHELLS.sub(b"", file.read())
 
 
 def bounded(text: bytes, most: int) -> str:
@@ -188,12 +192,25 @@ def server_of(within: Traces, scratch: Path) -> MCPServer:
         from mcp.server import MCPServer
         from mcp.server.mcpserver.exceptions import ToolError
         from mcp.types import ToolAnnotations
+        from pydantic import ValidationError
     except ImportError:
         raise MissingExtraError("mcp", "mcp") from None
+
+    class Server(MCPServer):
+        async def call_tool(self, *given: Any, **others: Any) -> Any:
+            try:
+                return await super().call_tool(*given, **others)
+            except ToolError as error:
+                if not isinstance(error.__cause__, ValidationError):
+                    raise
+                wrong = (f"{'.'.join(map(str, one['loc']))}: {one['msg'].lower()}" for one in error.__cause__.errors())
+                raise ToolError("; ".join(wrong)) from None
 
     async def run(words: Sequence[str], named: Sequence[str], before: str = "", behind: str = "") -> list[str]:
         if files := [word for word in words if word.lower().endswith(_FILES)]:
             raise ToolError(f"{files[0][-200:]}: no file is read but a trace")
+        if not named and words[0] != "ask":
+            raise ToolError("traces: name one at least; load lists them")
         try:
             paths = [*filter(None, [before]), *map(within.path, named), *filter(None, [behind])]
             return await answer(words, paths, scratch)
@@ -217,6 +234,8 @@ def server_of(within: Traces, scratch: Path) -> MCPServer:
         h100-sxm, where the trace describes none. With explain, what is behind the finding or opportunity of an id, such
         as kernels@compute.gemm, in one trace; "?" lists the ids.
         """
+        if explain and len(traces) > 1:
+            raise ToolError(f"explain takes one trace, not {len(traces)}")
         words = ["explain" if explain else "report", *_options(arch=arch, format=format), *_parts(part)]
         return await run(words, traces, behind=explain.strip("?"))
 
@@ -251,7 +270,7 @@ def server_of(within: Traces, scratch: Path) -> MCPServer:
         return await run(["tree", *words, *(["--up"] if up else ["--gpu-time", f"--depth={depth}"])], [trace])
 
     async def compare(before: str, after: str, format: Form = "table") -> list[str]:
-        """What changed between two runs (traces, or folders of ranks), where, and why."""
+        """What changed between two runs, a trace of each (of a job the same rank), where, and why."""
         return await run(["diff", f"--format={format}"], [before, after])
 
     async def cypher(traces: list[str], statement: str, top: int | None = None, format: Form = "table") -> list[str]:
@@ -261,7 +280,7 @@ def server_of(within: Traces, scratch: Path) -> MCPServer:
         not_a_file = f"{statement}\n"
         return await run(["cypher", *_options(top=top, format=format)], traces, behind=not_a_file)
 
-    server = MCPServer("tracelens-graph", instructions=_INSTRUCTIONS, version=__version__, log_level="WARNING")
+    server = Server("tracelens-graph", instructions=_INSTRUCTIONS, version=__version__, log_level="WARNING")
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     for tool in (load, report, ask, tree, compare, cypher):
         server.add_tool(tool, annotations=reads, structured_output=False)

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import typer
 
 from tracelens_graph import perf
+from tracelens_graph.cli import completing
 from tracelens_graph.cli.options import argument, option, to_ns
 from tracelens_graph.cli.outputs import Outputs
 from tracelens_graph.cli.shown import Shown, print_table, print_wrapped
@@ -53,7 +54,9 @@ _KINDS = {int: "N", float: "X", bool: "yes|no", str: "TEXT"}
 
 
 def model(
-    formula: Annotated[str, argument(metavar="FORMULA", help="The operation, or architectures.")],
+    formula: Annotated[
+        str, argument(metavar="FORMULA", autocompletion=completing.tables, help="The operation, or architectures.")
+    ],
     sizes: Annotated[
         list[str] | None, argument(metavar="KEY=VALUE...", help="Its sizes; without any they are listed.")
     ] = None,

@@ -81,7 +81,7 @@ def print_screen(asked: Asked, w: Window, table: Table, covered: Table) -> None:
 
 
 def print_written(asked: Asked, folder: Path, table: Table, covered: Table, part: str) -> None:
-    """Say what was written, of which part of the trace, how to run it, and what was left out."""
+    """Say what was written, the part of the trace that it is of, how to run it, and what was left out."""
     files = list(dict.fromkeys(name for name in table["file"] if name))
     share = sum(percent for percent, name in zip(table["percent"], table["file"], strict=True) if name)
     programs = "program" if len(files) == 1 else "programs"

@@ -274,7 +274,9 @@ class Report(Answer):
         """The last lines of a report on the screen: the commands that explain its findings, and that make its page."""
         # The page is of the same steps by itself.
         call = replace(self._call, window=WindowChoice()) if self._asked.outside else self._call
-        explained = f"what is behind each finding: {self._call.complete('tracelens-graph explain TRACE')}\n"
+        wins = [one for one in self.findings if one.evidence.get("could_win_ms")]
+        so = "; wins overlap, and do not add up" if len(wins) > 1 and not self._asked.everything else ""
+        explained = f"what is behind each finding{so}: {self._call.complete('tracelens-graph explain TRACE')}\n"
         return f"{explained}see it: {call.complete('tracelens-graph report TRACE -o report.html')}\n"
 
     def _first_screen(self, of: Screen) -> str:
@@ -289,8 +291,8 @@ class Report(Answer):
             from tracelens_graph.analyses.ops.top_ops import top_ops
 
             found = top_ops(self.w, self._asked.options.linked_only, most)
-            largest = [found]
-            worth = [name for name, percent in zip(found["name"], found["percent"], strict=True) if percent >= _WORTH]
+            largest = [found if len(found) else self._first_rows(self._every["kernel_summary"], most)]
+            worth = [uid for uid, percent in zip(found["uid"], found["percent"], strict=True) if percent >= _WORTH]
             replay = call.to_replay(self.w.core, worth, f"--top {len(found)}") if _uses_gpu(self.findings) else []
             is_replay = families_of(self.w).graph_percent >= GRAPH_PERCENT
             joined = call.to_join(self.w, is_replay)
@@ -304,8 +306,6 @@ class Report(Answer):
 
     def _host_tables(self, most: int) -> list[Table]:
         """The most expensive ops and lines of a trace without GPU events; of one without times, who holds memory."""
-        from tracelens_graph.reports.views import top, view
-
         if self.w.framework.calls_take_time:
             tables = [self._every[name] for name in _OF_HOST]
         else:
@@ -313,7 +313,12 @@ class Report(Answer):
             from tracelens_graph.analyses.memory.peak import memory_summary
 
             tables = [memory_summary(self.w), memory_peak(self.w)]
-        return [view(top(table, most), self.w.core) for table in tables if len(table)]
+        return [self._first_rows(table, most) for table in tables if len(table)]
+
+    def _first_rows(self, table: Table, most: int) -> Table:
+        from tracelens_graph.reports.views import top, view
+
+        return view(top(table, most), self.w.core)
 
     def _left_out(self) -> list[str]:
         """What there is beside the first screen. Which ops have models is not asked: that would cost time."""

@@ -123,7 +123,7 @@ class _Roofline:
 
     def _to_replay(self, below: Table) -> list[str]:
         """The command that calls the operations of `below_roof` again."""
-        return self.call.to_replay(self.part.core, below["op"], f"--by below-roof --top {len(below)}")
+        return self.call.to_replay(self.part.core, below["uid"], f"--by below-roof --top {len(below)}")
 
     def page(self) -> str:
         """The page for a browser."""

@@ -153,8 +153,13 @@ def book(tables: Callable[[Any], Mapping[str, Table]]) -> Callable[[Any], Conten
     return made
 
 
+def _plain(shown: Shown) -> str:
+    return shown.text(Screen(screen().width, False))
+
+
 TABLE: Forms = {
     "csv": _csv, "json": _json, "md": _markdown, "xlsx": book(lambda shown: {shown.table.name: shown.first()}),
+    "table": _plain,
 }  # fmt: skip
 """The formats of a table."""
 

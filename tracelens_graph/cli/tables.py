@@ -61,7 +61,7 @@ def modules(
         float, option(metavar="P", min=0, max=100, help="Merge modules with less than P % of all GPU time.")
     ] = 0,
     extension: Extensions = None,
-    outputs: Annotated[Outputs, Writes("table", *TABLE, screen="text")],
+    outputs: Annotated[Outputs, Writes(*TABLE, screen="text")],
     window: Window,
 ) -> None:
     """Draw the tree of nn.Modules, of JAX of named scopes, with the GPU time of each, and what lies in none.
@@ -81,7 +81,7 @@ def modules(
 
         print_lines(module_text(table, *screen(), core.framework.module_prefix))
     shown = Shown(table, hints=Call(trace, window, extension or []).to_open)
-    outputs.write(shown, {"table": Shown.text, **TABLE})
+    outputs.write(shown, TABLE)
 
 
 def tensor(
@@ -119,7 +119,7 @@ def info(
     trace: Trace,
     *,
     table: TableName = None,
-    outputs: Annotated[Outputs, Writes("json", "md", "xlsx", "csv", screen="text")],
+    outputs: Annotated[Outputs, Writes("json", "md", "xlsx", "table", "csv")],
 ) -> None:
     """Show what a trace holds, what is odd about it, and what was not recorded.
 
@@ -140,7 +140,7 @@ def info(
         print_table(Shown(tables[table]), outputs)
         return
     if outputs.to_screen:
-        for block in _blocks(tables):
+        for block in _blocks(tables, *screen()):
             put(block)
     outputs.write(tables, _INVENTORY)
 
@@ -159,15 +159,19 @@ def _inventory_markdown(tables: Mapping[str, Table]) -> str:
     return "\n".join(map(table_markdown, tables.values()))
 
 
-_INVENTORY: Forms = {"json": _inventory_json, "md": _inventory_markdown, "xlsx": book(lambda tables: tables)}
+_INVENTORY: Forms = {
+    "table": lambda tables: "".join(_blocks(tables, screen().width, False)),
+    "json": _inventory_json,
+    "md": _inventory_markdown,
+    "xlsx": book(lambda tables: tables),
+}
 
 
-def _blocks(tables: Mapping[str, Table]) -> Iterator[str]:
+def _blocks(tables: Mapping[str, Table], width: int, color: bool) -> Iterator[str]:
     """The inventory for people; tables that have nothing to say stay out."""
     from tracelens_graph.tables.terminal import bold
     from tracelens_graph.utils.texts import cut_middle, printable, wrapped
 
-    width, color = screen()
     facts = {row["what"]: row for row in tables["trace"].records()}
 
     def paragraph(text: str, indent: str = "") -> str:

@@ -236,6 +236,18 @@ def _is_without_gpu_work(core: Core) -> bool:
     return core.info.ends_early and core.framework.has_times and not len(core.gpu_rows)
 
 
+def check_gpu_work(core: Core) -> None:
+    """Refuse a trace whose GPU events are missing with its end.
+
+    Raises:
+        TraceError: it is one.
+    """
+    if _is_without_gpu_work(core):
+        from tracelens_graph.errors import TraceError
+
+        raise TraceError(_no_gpu_work(core))
+
+
 def _no_gpu_work(core: Core) -> str:
     return f"{core.info.source}: no GPU event could be read: {core.info.damage}; copy or record it again"
 
@@ -313,10 +325,8 @@ def load(
         raise typer.BadParameter(_no_profile(core.info.source, et))
     if needs_times:
         core.info.check_times()
-    if wants_gpu and _is_without_gpu_work(core):
-        from tracelens_graph.errors import TraceError
-
-        raise TraceError(_no_gpu_work(core))
+    if wants_gpu:
+        check_gpu_work(core)
     if core.info.damage:
         warn([f"{core.info.source}: {core.info.damage}"])
     from tracelens_graph.loading.one import link_damage, linked

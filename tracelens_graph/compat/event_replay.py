@@ -31,7 +31,7 @@ class EventReplayer:
 
     Args:
         event: an event of a tree; or a mapping with its `name` and, in `args`, its `Input Dims`, `Input type`,
-            `Input Strides` and `Concrete Inputs`, of which a report's row can be made.
+            `Input Strides` and `Concrete Inputs`, from which a report's row can be made.
         device: where to call it: `cuda` (of ROCm, too), `xpu` or `cpu`.
         lazy: make arguments anew for each call, and none before the first; needs no PyTorch until then.
         verbose: print the schema that was found and the arguments.

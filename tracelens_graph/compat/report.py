@@ -94,7 +94,7 @@ def generate_perf_report_pytorch(
             those in the whole table.
         topk_roofline_ops: rows to keep of each sheet of a family of ops.
         gpu_arch_json_path, gpu_arch_platform, gpu_arch: the device, for columns of the roofline: TraceLens's
-            description of one in a file, a name such as `MI300X` (of which the vendor's figures hold), or the
+            description of one in a file, a name such as `MI300X` (for which the vendor's figures hold), or the
             description itself.
         group_by_num_kernels: separate calls with different numbers of GPU events in ops_unique_args and in the
             sheets of families.

@@ -177,7 +177,7 @@ class TreePerfAnalyzer(PerformanceMethods):
                 direct time during which some of it ran.
             include_call_stack: call_stack (the call and the modules around it, the innermost first) and parent_module
                 (the innermost, without the number of the instance).
-            include_first_occurrence_time: ts, the start on the file's clock, of which the summary by arguments makes
+            include_first_occurrence_time: ts, the start on the file's clock, from which the summary by arguments makes
                 first_occurrence_time.
             args_cols: which arguments, by their names in the file.
             include_kernel_names: kernel_names: the names alone, as older versions of TraceLens do.

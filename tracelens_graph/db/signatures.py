@@ -30,7 +30,7 @@ _SPENT = (
 _KERNELS = "MATCH (:Trace {id: $trace})-[e:SPENT]->(k:KernelName) RETURN k.key, k.name, coalesce(e.median_ns, 1)"
 _STRUCTURE = ("parent", "last", "depth", "owner", "owner_rule", "uid")
 _CALL_NS = 4
-"""From one call to the next on the host, of which nothing is known."""
+"""From one call to the next on the host, which nothing is known of."""
 _REST = "(GPU work of no operation)"
 
 

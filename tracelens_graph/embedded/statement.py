@@ -1,7 +1,7 @@
 """One statement in Cypher as tokens in brackets, which every part of the translation reads by their places.
 
 A translation is a text in which each token of the user's stands behind a mark, so that a place in the translation can
-be told as a place in the statement.
+be given as a place in the statement.
 """
 
 from __future__ import annotations

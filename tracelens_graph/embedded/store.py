@@ -224,6 +224,6 @@ def _make(engine: Engine, label: str, wanted: _Wanted, contents: Contents, table
 
 
 def _declared(name: str) -> list[str]:
-    """Labels that ends of edges of a type may have, of which these traces have none."""
+    """Labels that ends of edges of a type may have, and that these traces lack."""
     edge = TYPES[name]
     return [EVENTS[0] if side == "event" else side.partition("|")[0] for side in (edge.source, edge.target)]

@@ -86,7 +86,7 @@ _CANDIDATES = 3
 
 
 def by_ids(first: np.ndarray, second: np.ndarray, offset: int = 0) -> Pairs:
-    """Places of ids of which the first is the second plus a constant; 0 is no id, and so is one that occurs twice."""
+    """Places of pairs of ids whose first is the second plus a constant; 0 is no id, and so is one that occurs twice."""
     sides = []
     for ids in (first, second):
         values, places, counts = np.unique(ids, return_index=True, return_counts=True)

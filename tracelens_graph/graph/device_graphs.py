@@ -127,7 +127,7 @@ def _collectives(arguments: Mapping[int, dict[str, Any]], device: int, first: in
 
 
 class DeviceDetails(Details):
-    """The events of a profile, of which one device's part is a trace of its own."""
+    """The events of a profile; the part of one device is a trace of its own."""
 
     def __init__(self, whole: Details, device: int) -> None:
         super().__init__(whole.first, whole.count)

@@ -265,7 +265,7 @@ def readable(core: Core) -> Graph:
 
 
 def changed(core: Core, **parts: Any) -> Graph:
-    """A graph of which some parts (names in `PARTS`) are others; all else is shared, what was derived is not kept."""
+    """A graph some of whose parts (names in `PARTS`) are others; all else is shared, what was derived is not kept."""
     return Graph(**{name: parts[name] if name in parts else getattr(core, name) for name in PARTS})
 
 

@@ -55,7 +55,7 @@ class CompiledPrograms:
             instruction once; 2n where it runs it any number of times; 0 where the profile does not hold the program.
         sources: lines of source that instructions come from, as `/opt/train.py:44`, each once.
         source: per op, in row order: n + 1 where its instruction comes from the n-th of `sources`, 0 where that is not
-            told. None stands for 0 everywhere.
+            known. None stands for 0 everywhere.
     """
 
     listed: tuple[CompiledProgram, ...]

@@ -39,7 +39,7 @@ class Collective(NamedTuple):
         kind: PyTorch's name of it.
         dtype: PyTorch's name of the element type; `uint8` for several types, or one that it does not have.
         in_elements, out_elements: number of elements that each puts in and gets out; None where the program does not
-            tell: how much of its buffers a ragged exchange fills is known to nobody but the devices.
+            say: how much of its buffers a ragged exchange fills is known to nobody but the devices.
         groups: who takes part together; empty for all.
     """
 

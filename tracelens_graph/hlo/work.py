@@ -197,7 +197,7 @@ def _sum(program: Program, body: Computation | None, rules: Rules) -> Work:
 def _callees_first(
     program: Program, top: Computation, what: tuple[str, Rules], nothing: object
 ) -> Iterator[Computation]:
-    """A computation and those below it of which something is not known yet, callees before their callers.
+    """A computation and those below it that are not fully known yet, callees before their callers.
 
     However deep they are nested: what is found out about a computation needs that of its callees alone. One that is
     met stands for `nothing` until its turn, which ends circles.

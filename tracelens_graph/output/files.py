@@ -203,7 +203,7 @@ def temporary_files() -> Iterator[None]:
     """Blame the system's folder of temporary files, and not an output, for what fails in the block.
 
     Raises:
-        OutputError: there is no room for them.
+        OutputError: there is no space for them.
     """
     try:
         yield

@@ -191,7 +191,7 @@ def collective_plan(graph: Core | Window) -> CollectivePlan:
 
 
 def _with_groups(core: Core, nodes: Iterable[Collective]) -> Iterator[Collective]:
-    """Collectives, those of which the group is not known with that of others in the same one, where that is proven."""
+    """Collectives; those without a known group have that of others in the same one, where that is proven."""
     labelled = [(one, _group(core, one)) for one in nodes]
     known = {group: one for one, group in labelled if group is not None and (one.group_size or one.ranks)}
     for one, group in labelled:
@@ -298,7 +298,7 @@ def _dtype(recorded: str | None) -> str:
 
 
 def _both_sides(call: str, one: Collective, size: int) -> tuple[int, int]:
-    """Elements in and out; that which is not recorded follows from the other."""
+    """Elements in and out; what is not recorded follows from the other."""
     into, out = one.in_elements, one.out_elements
     if out is None and into and one.in_split and one.out_split and sum(one.in_split):
         return into, into // sum(one.in_split) * sum(one.out_split)

@@ -134,16 +134,11 @@ def _lengths(site: Site) -> int:
     return (shape[1] if site.others.get("batch_first") is True else shape[0]) if len(shape) > 1 else 1
 
 
-def _square(definite: bool) -> Maker:
-    """Matrices where the tensor holds such; positive definite ones at request."""
-
-    def make(site: Site) -> Fill | None:
-        shape = site.tensor.shape
-        if len(shape) < 2 or shape[-1] != shape[-2] or 0 in shape:
-            return None
-        return Fill("matrices", {"size": shape[-1], **({"definite": True} if definite else {})})
-
-    return make
+def _square(site: Site) -> Fill | None:
+    """Matrices where the tensor holds such."""
+    shape = site.tensor.shape
+    is_square = len(shape) > 1 and shape[-1] == shape[-2] and 0 not in shape
+    return Fill("matrices", {"size": shape[-1]}) if is_square else None
 
 
 def _masked_places(site: Site) -> Fill | None:
@@ -226,7 +221,7 @@ _NORMS = ".*batch_norm.*|.*layer_norm.*|.*group_norm.*|.*instance_norm.*"
 _QUANTIZED = ".*fake_quant.*|.*quantize.*"
 _BUCKETS = "boundaries|sorted_sequence"
 _LAPACK = (
-    r"(linalg_)?(inv|inv_ex|solve|solve_ex|_solve_ex|det|slogdet|lu_factor|lu_factor_ex|lu|lu_solve|ldl_solve|"
+    r"(linalg_)?(cholesky|cholesky_ex|inv|inv_ex|solve|solve_ex|_solve_ex|det|slogdet|lu_factor|lu_factor_ex|lu|lu_solve|ldl_solve|"
     r"solve_triangular|tensorinv)|inverse|_linalg_(det|slogdet|solve_ex)|triangular_solve|cholesky_(inverse|solve)|"
     r"logdet|linalg_matrix_power|matrix_power|linalg_cond|_cholesky_solve_helper|lu_unpack"
 )
@@ -312,8 +307,7 @@ RULES: tuple[tuple[str, str, Maker] | tuple[str, str, Maker, str], ...] = (
     ("masked_select_backward", "mask", _with("first", count=lambda site: prod(site.shape("grad"))), _BOOL),
     ("_?(scaled_dot_product|efficient).*", "attn_(mask|bias)|bias", _always("zeros"), _FLOATS),
     # --- matrices
-    ("(linalg_)?cholesky(_ex)?|linalg_cholesky_ex", "self|input|A", _square(True), _FLOATS),
-    (_LAPACK, "self|A|input|input2|LU|LU_data|LD", _square(False), _FLOATS),
+    (_LAPACK, "self|A|input|input2|LU|LU_data|LD", _square, _FLOATS),
 )  # fmt: skip
 """Patterns of the whole names of op and argument, what makes the fill (None where the rule does not apply after all),
 and the kind of dtype: integers, unless another is named."""

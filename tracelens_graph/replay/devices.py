@@ -87,7 +87,7 @@ def compared_results(*paths: str | os.PathLike[str]) -> Compared:
 
 
 def _tell_traces_apart(results: Sequence[Result]) -> None:
-    """Have traces of one file name, of which the results have shares of other sums, names of their own."""
+    """Give traces of one file name, whose results have shares of other sums, names of their own."""
     by_name: dict[str, list[tuple[float, Result]]] = {}
     for one in results:
         if one.total_us and one.percent:

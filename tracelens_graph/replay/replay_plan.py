@@ -22,10 +22,10 @@ RULES: Mapping[str, frozenset[str]] = {
     for rule, options in {
         "normal": "", "zeros": "", "raw": "", "constant": "value", "integers": "high low", "uniform": "low high",
         "mask": "share", "first": "count", "rising": "high row", "starts": "high skip", "parts": "total",
-        "falling": "total most", "counted": "row start", "matrices": "size definite",
+        "falling": "total most", "counted": "row start", "matrices": "size",
     }.items()
 }  # fmt: skip
-"""Rules that fill tensors, which are functions of `replay.program.values`, and the options of each."""
+"""Rules that fill tensors, which are those of `replay.program.values`, and the options of each."""
 
 NAMED: Mapping[str, tuple[str, Sequence[str]]] = {
     "ScalarType": ("dtype", DTYPES), "Layout": ("layout", LAYOUTS), "MemoryFormat": ("memory_format", MEMORY_FORMATS),
@@ -162,7 +162,7 @@ class Argument(Struct, frozen=True):
     assumed: str = ""
 
     def changed(self, change: Callable[[TensorValue, int], Value]) -> Argument:
-        """The argument with each tensor in it changed, of which `change` gets the place in its list; 0 for no list."""
+        """The argument with each tensor in it changed; `change` gets the place in its list, 0 for no list."""
         return replace(self, value=mapped(self.value, change))
 
 

@@ -6,11 +6,18 @@ Tensors that have no plain words here (sparse, quantized, in memory of several t
 
 from __future__ import annotations
 
+import ast
 import keyword
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import takewhile
+from contextlib import suppress
+from copy import deepcopy
+from functools import cache
+from importlib import resources
+from itertools import groupby, takewhile
 from textwrap import indent
+from typing import Any
 
 from tracelens_graph._version import __version__
 from tracelens_graph.errors import NoShortProgramError
@@ -52,6 +59,8 @@ _DRAWN = frozenset((
     "float16", "bfloat16", "float32", "float64", "complex64", "complex128", "uint8", "int8", "int16", "int32", "int64",
 ))  # fmt: skip
 """Dtypes that torch draws numbers of; others are converted to."""
+_SHORT_RUN = 8
+"""Characters that a list has to become shorter by for what repeats in it to be written once."""
 _OWN_NAMES = frozenset((
     "add", "argparse", "asked", "before", "begin", "cache", "call", "calls", "device", "devices", "end", "events",
     "free", "gpu", "high", "json", "low", "made", "median", "memory", "options", "os", "ready", "result", "results",
@@ -60,12 +69,15 @@ _OWN_NAMES = frozenset((
 """Names of the program itself."""
 
 _DRIVER = (
-    "driver=os.popen(", '"(nvidia-smi " ', '"--query-gpu=driver_version,clocks.sm --format=csv,noheader || " ',
-    '"cat /sys/module/amdgpu/version) 2>&-")', ".readline().strip()",
+    "driver=os.popen(", '"(nvidia-smi --query-gpu=driver_version," ', '"clocks.sm --format=csv,noheader || " ',
+    '"cat /sys/module/amdgpu/version) 2>&-")', ".readline()", ".strip()",
 )  # fmt: skip
 """What gives the version of a device's driver and, as far as something shows it, the clock: `580.65.06, 1980 MHz`."""
 _LARGE = 1 << 28
 """Bytes of tensors from which on a program looks whether they fit before it makes them."""
+
+_LOOP = "    # What stands below is in short programs, too.\n"
+"""Line above that loop."""
 
 _TEMPLATE = '''"""{heading}"""
 import argparse, json, os, statistics, sys, timeit, torch
@@ -78,14 +90,11 @@ add("--json", nargs="?", const=False, type=lambda to: to if os.access(os.path.di
     else options.error(f"--json: no file can be written as {{to}}")), add("--flush-l2", action="store_true")
 {options}add("--iterations", type=lambda n: int(n) if int(n) > 0 else options.error("--iterations: 1 or more wanted"))
 device, gpu = (asked := options.parse_args()).device, getattr(torch, asked.device.partition(":")[0])
-{imports}ready, call = made(device)
+{imports}(written, call), cache = made(device), torch.empty(asked.flush_l2 << 28, dtype=torch.int8, device=device)
+def ready(before=[one.clone() for one in written]): cache.zero_(), [one.copy_(was) for one, was in zip(written, before)]
 if __name__ == "__main__":
     calls = 10 + (asked.iterations or (10 if device == "cpu" else 100))  # the first ten warm up
-    us = [1e6 * seconds for seconds in timeit.repeat(call, ready, number=1, repeat=calls * (device == "cpu"))]
-    events = [[gpu.Event(enable_timing=True) for _ in range(2)] for _ in range(calls * (device != "cpu"))]
-    events and (gpu.set_device(device), getattr(gpu, "_sleep", int)(20_000_000))  # the host gets ahead of the device
-    for begin, end in events: ready(), begin.record(), call(), end.record()
-    us += [1e3 * begin.elapsed_time(end) for begin, end in events if end.synchronize() is None]
+{loop}
     low, median, high = statistics.quantiles(us[10:] if calls > 11 else us[10:] * 2, n=4, method="inclusive")
 {result}
     print(json.dumps([result]) if asked.json is False else "{{op}} on {{device}}: median {{median_us:,.2f}} us "
@@ -117,8 +126,7 @@ class _Program:
 
     def text(self) -> str:
         arguments = {one.name: self._argument(one) for one in self._plan.arguments}
-        call = list(self._call(arguments))
-        self._ready(arguments)
+        call = list(self._call(arguments, f"[{', '.join(self._written(arguments))}]"))
         imports = self._library or "".join(f"import {module}\n" for module in self._plan.imports)
         return _TEMPLATE.format(
             heading=self._heading(),
@@ -127,6 +135,7 @@ class _Program:
             made=indent("\n".join([*self._settings(), *self._lines, *call]), "    "),
             result=self._result(),
             rates=self._rates(),
+            loop=_loop(),
         )
 
     def _heading(self) -> str:
@@ -154,8 +163,8 @@ class _Program:
 
     # --- the call ----------------------------------------------------------------------------------------------------
 
-    def _call(self, arguments: dict[str, list[str]]) -> Iterator[str]:
-        """What returns the call: a function of no arguments, of several lines where PyTorch is to be in some mode."""
+    def _call(self, arguments: dict[str, list[str]], written: str) -> Iterator[str]:
+        """What returns the tensors that are written, and the call: a function, of several lines in modes of PyTorch."""
         plan = self._plan
         positional, keywords = plan.given
         name = f"{plan.op.removeprefix('aten::')}.{plan.overload}".rstrip(".")
@@ -189,13 +198,13 @@ class _Program:
             ]
         modes = [mode.partition(" ") for mode in plan.modes if "=" not in mode]
         if not modes:
-            yield _filled(["return ready, lambda: ", *made])
+            yield _filled([f"return {written}, lambda: ", *made])
             return
         yield "def call():"
         for depth, (mode, _, dtype) in enumerate(modes, 1):
             yield f"{'    ' * depth}with {_MODES[mode].format(dtype=dtype)}:"
         yield _filled(["return ", *made], "    " * (len(modes) + 1))
-        yield "return ready, call"
+        yield f"return {written}, call"
 
     def _argument(self, one: Argument) -> list[str]:
         """An argument as pieces of text; tensors in it get variables."""
@@ -258,24 +267,13 @@ class _Program:
             self._lines.append(line)
         return f"{name}{_strided(tensor)}"
 
-    def _ready(self, arguments: dict[str, list[str]]) -> None:
-        """What is done before each call: the cache is emptied if that is asked for, and what is written comes back."""
+    def _written(self, arguments: dict[str, list[str]]) -> list[str]:
+        """The tensors that get back before each call what they held."""
         plan = self._plan
         written = [one for one in plan.arguments if one.name in plan.restored and any(tensors(one.value))]
         if any(one in plan.keyword for one in written) or plan.op.rpartition("::")[2] in _RESHAPING:
             raise NoShortProgramError
-        cache = "torch.empty(asked.flush_l2 << 28, dtype=torch.int8, device=device)"
-        names = ["*" * isinstance(one.value, tuple) + arguments[one.name][0] for one in written]
-        if not names:
-            self._lines.append(f"ready = {cache}.zero_  # empties the cache of the device")
-            return
-        self._lines += [
-            f"before, cache = [(one, one.clone()) for one in [{', '.join(names)}]], {cache}",
-            "def ready():  # gives back what the operation writes, and empties the cache of the device",
-            "    for one, values in before:",
-            "        one.copy_(values)",
-            "    cache.zero_()",
-        ]  # fmt: skip
+        return ["*" * isinstance(one.value, tuple) + arguments[one.name][0] for one in written]
 
     # --- what is measured --------------------------------------------------------------------------------------------
 
@@ -291,15 +289,16 @@ class _Program:
             "count": traced.calls, "trace": _pieces(traced.trace)[0],
             "percent": f"{traced.percent:.4g}", "traced_us": traced.median_us or None,
             "total_us": traced.total_us or None, "median_us": "median", "spread_us": "[round(low, 2), round(high, 2)]",
-            "iterations": "len(us) - 10", "tflops": f"{work.flops:.0f} / 1e6 / median" if work.flops else None,
+            "iterations": "calls - 10", "tflops": f"{work.flops:.0f} / 1e6 / median" if work.flops else None,
             "tbytes_per_s": f"{work.bytes:.0f} / 1e6 / median" if work.bytes else None,
             "torch": "torch.__version__", "device": 'gpu.get_device_name() if device != "cpu" else "cpu"',
             "library": "torch.version.hip or torch.version.cuda",
             "settings": f"{{{', '.join(settings)}}}",
         }  # fmt: skip
-        listed = [*([f"{name}={text}"] for name, text in result.items()), _DRIVER]
-        recorded = {part: getattr(plan.recorded, part) for part in ("dims", "types", "strides", "values")}
-        parts = ([f"{part}=[", *_separated(map(_pieces, values)), "]"] for part, values in recorded.items())
+        words = {name: [text] if name in ("op", "trace", "settings") else re.split("(?<= )", str(text))
+                 for name, text in result.items()}  # fmt: skip
+        listed = [*([f"{name}={first}", *more] for name, (first, *more) in words.items()), _DRIVER]
+        parts = ([f"{part}=", *_runs(getattr(plan.recorded, part))] for part in ("dims", "types", "strides", "values"))
         listed.append(["signature=dict(", *_separated(parts), ")"])
         return indent(_filled(["result = dict(", *_separated(listed), ")"]), "    ")
 
@@ -307,6 +306,16 @@ class _Program:
         """What is printed of the rates, as far as the work is known."""
         rates = (("tflops", "TFLOP/s", self._plan.work.flops), ("tbytes_per_s", "TB/s", self._plan.work.bytes))
         return "".join(f", {{{name}:.3g}} {unit}" for name, unit, work in rates if work)
+
+
+@cache
+def _loop() -> str:
+    """The loop of `replay.program.measure`, which measures calls."""
+    return _source("measure").partition(_LOOP)[2].partition("    return us\n")[0].rstrip()
+
+
+def _source(module: str) -> str:
+    return (resources.files(__package__) / "program" / f"{module}.py").read_text(encoding="utf-8")
 
 
 def _function(plan: ReplayPlan, name: str) -> str:
@@ -362,55 +371,60 @@ def _permuted(order: Sequence[int]) -> str:
 
 def _contents(tensor: TensorValue, shape: str, elements: int) -> str:
     """A dense tensor of some sizes that holds what its rule says."""
-    dtype, to = f"dtype=torch.{tensor.dtype}", f".to(torch.{tensor.dtype})"
-    device = 'device="cpu"' if tensor.on_cpu else "device=device"
     rule, of = tensor.fill.rule, tensor.fill.options
-    if rule in ("normal", "integers"):
-        function = "torch.randn(" if rule == "normal" else f"torch.randint({of.get('low', 0)!r}, {of['high']!r}, "
-        is_drawn = tensor.dtype in _DRAWN
-        return f"{function}{shape}, {dtype}, {device})" if is_drawn else f"{function}{shape}, {device}){to}"
-    if rule == "zeros":
-        return f"torch.zeros({shape}, {dtype}, {device})"
-    if rule == "constant":
-        return f"torch.full({shape}, {of['value']!r}, {dtype}, {device})"
-    if rule == "mask":
-        return f"torch.rand({shape}, {device}).lt({of.get('share', 0.5)!r})"
+    if rule == "matrices" and not shape.endswith(f"{of['size']}, {of['size']})"):
+        raise NoShortProgramError
+    is_converted = rule in ("normal", "integers") and tensor.dtype not in _DRAWN
+    values = {
+        "shape": shape, "elements": str(elements), "dtype": f"torch.{tensor.dtype}" * (not is_converted) or "None",
+        "dtype.itemsize": str(item_size(tensor.dtype)), "dtype.is_floating_point": str(tensor.dtype in FLOATING),
+        "device": '"cpu"' if tensor.on_cpu else "device", **{name: repr(value) for name, value in of.items()},
+    }  # fmt: skip
     if rule == "uniform":
-        low, high = (float(of.get(end, usual)) for end, usual in (("low", 0), ("high", 1)))  # type: ignore[arg-type]
-        to = to if tensor.dtype != "float32" else ""
-        return f"torch.empty({shape}, {device}).uniform_({low!r}, {high!r}){to}"
-    if rule == "raw":
-        count = elements * item_size(tensor.dtype)
-        drawn = f"torch.randint(256, ({count},), dtype=torch.uint8, {device})"
-        return f"{drawn}.view(torch.{tensor.dtype}).reshape({shape})"
-    if rule == "matrices":
-        if not shape.endswith(f"{of['size']}, {of['size']})"):
-            raise NoShortProgramError
-        return f"(torch.randn({shape}, {device}) / {of['size']} + 2 * torch.eye({of['size']}, {device})){to}"
-    place = f"torch.arange({elements}, {device})"
-    counted = _counted(place, elements, rule, tensor, **of)  # type: ignore[arg-type]
-    return f"({counted}){'' if shape == f'({elements},)' else f'.reshape({shape})'}{to}"
+        values |= {end: repr(float(of.get(end, usual))) for end, usual in (("low", 0), ("high", 1))}  # type: ignore[arg-type]
+    text = ast.unparse(_Written(rule, values).tree).replace("'cpu'", '"cpu"')
+    text += f".to(torch.{tensor.dtype})" * is_converted
+    return text.removesuffix(".to(torch.float32)") if rule in ("uniform", "matrices") else text
 
 
-def _counted(
-    place: str, elements: int, rule: str, tensor: TensorValue, *, high: float = 0, row: int = 0, skip: int = 0,
-    start: int = 0, total: int = 0, most: int = 0, count: int = 0,
-) -> str:  # fmt: skip
-    """Contents that follow from the place of an element, as in `replay.program.values`."""
-    if rule == "first":
-        return f"{place} < {count}"
-    if rule == "starts":
-        return f"({place} + {skip}) * {high!r} // {max(elements, 1)}"
-    if rule == "parts":
-        return f"({place} < {total % max(elements, 1)}) + {total // max(elements, 1)}"
-    if rule == "falling":
-        return f"({total - elements} - {most - 1} * {place}).clamp(0, {max(most - 1, 0)}) + 1"
-    row = max(row or elements, 1)
-    within = f"{place} % {row}" if row < elements else place
-    if rule == "counted":
-        return f"{within} + {start}"
-    divided = "/" if tensor.dtype in FLOATING else "//"
-    return f"{within} * {high!r} {divided} {max(row - 1, 1)}"
+@cache
+def _fills() -> dict[str, ast.Lambda]:
+    """The rules of `replay.program.values`, as they are written there."""
+    tree = ast.parse(_source("values"))
+    (table,) = (one.value for one in tree.body if isinstance(one, ast.AnnAssign) and ast.unparse(one.target) == "FILLS")
+    assert isinstance(table, ast.Dict)
+    return {ast.literal_eval(key): made for key, made in zip(table.keys, table.values, strict=True)}  # type: ignore
+
+
+class _Written(ast.NodeTransformer):
+    """A rule with values in place of names; what is constant then is computed."""
+
+    def __init__(self, rule: str, values: dict[str, str]) -> None:
+        made = _fills()[rule]
+        usual = zip(reversed(made.args.args), reversed(made.args.defaults), strict=False)
+        self._values = {one.arg: ast.unparse(value) for one, value in usual} | values
+        self.tree = self.visit(deepcopy(made.body))
+
+    def visit(self, node: ast.AST) -> Any:
+        if isinstance(node, ast.Name | ast.Attribute) and (value := self._values.get(ast.unparse(node))):
+            return ast.parse(value, mode="eval").body
+        node = self.generic_visit(node)
+        match node:
+            case ast.IfExp(test=ast.Constant(value=is_so)):
+                return node.body if is_so else node.orelse
+            case ast.BinOp(op=ast.Mod(), right=ast.Constant(value=int(row))) if row >= int(self._values["elements"]):
+                return node.left
+            case ast.Call(func=ast.Attribute(attr="reshape", value=flat), args=[shape]) if (
+                ast.unparse(shape) == f"({self._values['elements']},)"
+            ):
+                return flat
+            case ast.Call():
+                node.keywords = [one for one in node.keywords if ast.unparse(one.value) != "None"]
+        if isinstance(node, ast.BinOp | ast.BoolOp | ast.Call):
+            with suppress(NameError):  # of torch, which has no number yet
+                computed = compile(ast.fix_missing_locations(ast.Expression(node)), "", "eval")
+                return ast.Constant(eval(computed, {"max": max, "__builtins__": {}}))
+        return node
 
 
 # --- other text ----------------------------------------------------------------------------------------------------
@@ -436,17 +450,31 @@ def _pieces(value: Value) -> list[str]:
     return [f'"{text[1:-1]}"' if text[0] == "'" and not {'"', "\\"} & set(text) else text]
 
 
+def _runs(values: Value) -> list[str]:
+    """A list as text in pieces, in which what comes several times in a row is written once: `[8] + 3 * [None]`."""
+    if not isinstance(values, tuple):
+        return _pieces(values)
+    runs = [(pieces, len(list(same))) for pieces, same in groupby(map(_runs, values))]
+    terms: list[list[str]] = []
+    for is_alone, some in groupby(runs, lambda run: len("".join(run[0])) * (run[1] - 1) < _SHORT_RUN):
+        if is_alone:
+            terms.append(["[", *_separated(pieces for pieces, count in some for _ in range(count)), "]"])
+        else:
+            terms += [[f"{count} * [", *pieces, "]"] for pieces, count in some]
+    return list(_separated(terms, " + ")) or ["[]"]
+
+
 def _joined(pieces: list[str]) -> list[str]:
     """Pieces as a single one, unless that is long."""
     return ["".join(pieces)] if sum(map(len, pieces)) <= _UNBROKEN else pieces
 
 
-def _separated(entries: Iterable[Sequence[str]]) -> Iterator[str]:
-    """The pieces of entries, with commas between these."""
+def _separated(entries: Iterable[Sequence[str]], by: str = ", ") -> Iterator[str]:
+    """The pieces of entries, with something between these."""
     listed = list(entries)
     for at, pieces in enumerate(listed):
         yield from pieces[:-1]
-        yield pieces[-1] + ", " * (at < len(listed) - 1)
+        yield pieces[-1] + by * (at < len(listed) - 1)
 
 
 def _filled(pieces: Iterable[str], before: str = "") -> str:

@@ -213,7 +213,7 @@ def of_event(w: Window, uid: int) -> Signatures:
 
 
 def below_roof(w: Window, arch: Architecture) -> Signatures:
-    """Operations with a performance model by the time beyond that at the roof, the most first.
+    """Operations by the time beyond that at the roof, the most first; those without a performance model last.
 
     GPU work is charged as in the table `below_roof`: to the outermost operation whose model applies.
 
@@ -235,9 +235,7 @@ def below_roof(w: Window, arch: Architecture) -> Signatures:
         won[int(c.name[row]), int(codes[c.argset[row]])] += us * 1e6
     keys = zip(c.name[found.rows].tolist(), codes[c.argset[found.rows]].tolist(), strict=True)
     won_ns = np.array([won.get(key, np.nan) for key in keys], float)
-    found = replace(found, won_ns=won_ns)
-    order = np.argsort(-np.nan_to_num(won_ns), kind="stable")
-    return found.at(order[~np.isnan(won_ns[order])])
+    return replace(found, won_ns=won_ns).at(np.argsort(-np.nan_to_num(won_ns, nan=-1), kind="stable"))
 
 
 def _op_around(w: Window, row: int) -> int:

@@ -141,8 +141,8 @@ BRIEF = 20_000
 def brief(text: str, way: str, most: int = BRIEF) -> str:
     """A document of at most so many characters: what sums it up, and the first rows of its lists and tables.
 
-    Each has at most half of the room that those before it leave. Tables lose their definitions; those of which no row
-    fits are left out.
+    Each has at most half of the room that those before it leave; what is left then goes to the first of them. Tables
+    lose their definitions; those whose first row does not fit are left out.
 
     Args:
         text: the document as functions here write it.
@@ -157,18 +157,21 @@ def brief(text: str, way: str, most: int = BRIEF) -> str:
     if "rows" in whole:
         return laid_out({**head, **_first_rows(whole, most - 300)}, 2) + "\n"
     tables = whole.pop("tables", {})
-    left = most - 300 - len(laid_out({key: one for key, one in whole.items() if not isinstance(one, list)}, 4))
-    for key, value in whole.items():
-        if isinstance(value, list):
-            whole[key] = _first_rows({"rows": value}, left // 2, 2)["rows"]
-            left -= len(laid_out({key: whole[key]}, 4))
+    parts = [(whole, key, {"rows": one}, 2) for key, one in whole.items() if isinstance(one, list)]
     kept: dict[str, Any] = {}
-    for name, table in tables.items():
-        found = _first_rows(table, left // 2)
-        if found["rows"] or not table["rows"]:
-            kept[name] = found
-            left -= len(laid_out({name: found}, 3, 2 * " "))
-    return laid_out({**head, **whole, **({"tables": kept} if tables else {})}, 4) + "\n"
+    parts += [(kept, name, table, 0) for name, table in tables.items()]
+    left = most - 300 - len(laid_out({key: one for key, one in whole.items() if not isinstance(one, list)}, 4))
+    taken = dict.fromkeys(range(len(parts)), 0)
+    for share in (2, 1):
+        for at, (among, name, table, depth) in enumerate(parts):
+            found = _first_rows(table, taken[at] + left // share, depth)
+            if not found["rows"] and table["rows"] and not depth:
+                continue
+            among[name] = found["rows"] if depth else found
+            size = len(laid_out({name: among[name]}, 4 if depth else 3, "" if depth else 2 * " "))
+            left, taken[at] = left + taken[at] - size, size
+    in_order = {name: kept[name] for name in tables if name in kept}
+    return laid_out({**head, **whole, **({"tables": in_order} if tables else {})}, 4) + "\n"
 
 
 def _first_rows(table: Mapping[str, Any], room: int, depth: int = 0) -> dict[str, Any]:
@@ -177,7 +180,7 @@ def _first_rows(table: Mapping[str, Any], room: int, depth: int = 0) -> dict[str
     room -= len(laid_out(about, 2, 4 * " ")) + 40
     sizes = accumulate(len(laid_out(row, depth, 8 * " ")) + 12 for row in table["rows"])
     kept = sum(size <= room for size in sizes)
-    return {**about, "rows_in_all": len(table["rows"]), "rows": table["rows"][:kept]}
+    return {**about, "rows_in_all": table.get("rows_in_all", len(table["rows"])), "rows": table["rows"][:kept]}
 
 
 def objects(tables: Mapping[str, Table]) -> dict[str, dict[str, Any]]:
@@ -236,6 +239,7 @@ def table_object(table: Table) -> dict[str, Any]:
         "title": sound(table.title),
         "notes": sound(table.notes),
         "units": {name: about.unit for name, about in table.about.items() if about.unit},
+        **({"rows_in_all": len(table) + table.more} if table.more else {}),
         "rows": [sound(record) for record in table.records()],
     }
 

@@ -14,7 +14,7 @@ from tracelens_graph.output.files import COMMENT, GENERATOR
 from tracelens_graph.utils.texts import printable, shorten
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31")
-"""Told apart by those who see colours differently: M. Okabe, K. Ito, Color Universal Design (2008)."""
+"""Distinct also for those who see colours differently: M. Okabe, K. Ito, Color Universal Design (2008)."""
 MARKERS = ("o", "D", "s", "P")
 """One after the other, where there are more things than colours."""
 GREY = "#444444"

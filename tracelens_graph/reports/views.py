@@ -15,7 +15,7 @@ from tracelens_graph.tables.column import Column, Role, headings, instance_colum
 from tracelens_graph.tables.names import short_name
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import list_text
-from tracelens_graph.utils.texts import shorten
+from tracelens_graph.utils.texts import counted, shorten
 
 _LONGEST = 80
 """Characters of a name or a list; kernels of C++ templates have thousands."""
@@ -145,7 +145,7 @@ def top(table: Table, count: int, ordered: bool = False) -> Table:
     shown = np.union1d(np.arange(count), brackets).astype(np.int64)
     cut = table.take(shown)
     if hidden := len(table) - len(shown):
-        cut.notes = [*table.notes, f"{hidden:,} more {'row' if hidden == 1 else 'rows'} (--top 0 shows all)"]
+        cut.notes, cut.more = [*table.notes, f"{counted(hidden, 'more row')} (--top 0 shows all)"], hidden
     return cut
 
 

@@ -54,11 +54,11 @@ def workbook(tables: Mapping[str, Table]) -> bytes:
     """Tables as the sheets of a workbook, and a sheet `about` with their titles, notes and definitions.
 
     Numbers stay numbers; lists are JSON text; NaN, None and empty texts are empty cells. Control and invisible
-    characters become visible escapes. What Excel has no room for is left out, and the cell or `about` says so.
+    characters become visible escapes. What does not fit into Excel is left out, and the cell or `about` says so.
 
     Raises:
         MissingExtraError: XlsxWriter is not installed.
-        OutputError: there is no room for temporary files.
+        OutputError: there is no space for temporary files.
     """
     try:
         import xlsxwriter

@@ -83,7 +83,7 @@ def piece_of(core: Core, members: Mask, after_ns: int, before_ns: int) -> Piece:
 
     Args:
         members: for every row whether it is one of them; some are.
-        after_ns, before_ns: the time of which counters and other entries that are not nodes are taken along.
+        after_ns, before_ns: the time from which counters and other entries that are not nodes are taken along.
     """
     c, keep = core.columns, members.copy()
     # GPU work without a launch finds its annotation by the device annotation over its start.

@@ -49,7 +49,7 @@ MAPPED_FROM = 8 * 2**20
 them later does no harm. A mapped file that becomes shorter ends the process."""
 
 _TOO_LARGE = 2**63
-"""The first whole number that columns have no room for."""
+"""The first whole number that does not fit into columns."""
 
 
 def write_graph(core: Core, path: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None) -> None:

@@ -28,7 +28,7 @@ from tracelens_graph.stores.sections import Sections, SectionWriter
 from tracelens_graph.utils.arrays import Codes
 
 _MOST = 2**63
-"""The first number that columns have no room for."""
+"""The first number that does not fit into columns."""
 
 
 def write_programs(writer: SectionWriter, programs: CompiledPrograms) -> None:
@@ -75,7 +75,7 @@ _LONG = 32
 """Characters from which a text stands once."""
 
 _TOO_LARGE = 2**63
-"""The first whole number that columns have no room for."""
+"""The first whole number that does not fit into columns."""
 
 
 class _Stored(msgspec.Struct):

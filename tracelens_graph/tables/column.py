@@ -16,7 +16,7 @@ class Role(Enum):
     """What the cells of a column are, and thereby what becomes of them when rows are merged."""
 
     key = "key"
-    """Tells rows apart; rows that are merged share it."""
+    """Separates rows; rows that are merged share it."""
     text = "text"
     """Names; those of merged rows stand side by side."""
     flag = "flag"

@@ -34,6 +34,9 @@ _WRAPPERS = {
 }
 """Templates that run what their first argument names."""
 
+_WORDS_OF_CPP = 5
+"""Words that a declaration has at most outside of brackets, such as `static unsigned long long f`."""
+
 _GENERIC = {"kernel", "run", "Run", "invoke", "globalKernel", "entry", "main", "dispatch", "combine"}
 """Functions whose names say nothing without the namespace or class around them."""
 
@@ -108,7 +111,7 @@ _TILE = re.compile(r"(?:MT|tilesize|(?<=_)bt|(?<=_))(\d{2,3}x\d{1,3}(?:x\d{1,3})
 
 
 def _around_tile(name: str, width: int) -> str:
-    """A name cut before and behind its tile; empty where it has none, or there is no room for it, or no need."""
+    """A name cut before and behind its tile; empty where it has none, or it does not fit or need not be cut."""
     found = _TILE.search(name) if width_of(name) > width else None
     if found is None:
         return ""
@@ -170,6 +173,8 @@ def _demangled(text: str) -> str:
     parts: list[str] = []
     for _ in range(5):
         outside, argument = _outside(text)
+        if len(outside.split()) > _WORDS_OF_CPP:
+            return text
         parts = _parts(outside)
         if not parts or parts[-1] not in _WRAPPERS or not argument:
             break

@@ -34,6 +34,7 @@ class Table:
         about: column name -> what it says about itself.
         title: one line for people; says what the table was restricted to.
         notes: lines that belong under the table, such as counts of what is not in it.
+        more: rows that it would have beside its own if not only the first had been asked for.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Table:
     about: Mapping[str, Column] = field(default_factory=dict)
     title: str = ""
     notes: Sequence[str] = ()
+    more: int = 0
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))

@@ -29,7 +29,7 @@ OVERVIEW = TableSchema(
         "trace": Column.key("name of the file", "trace"),
         "rank": Column("rank in the job, from the metadata, else from the name of the file", heading="rank"),
         "file": Column.text("`cut short` if the end of the file is missing; the column is there only if one is"),
-        "kind": Column.text("what kind of run it is, as the headline of its verdict says", heading="kind of run"),
+        "kind": Column.text("what kind of run it is, as its verdict says", heading="kind of run"),
         "steps": Column("steps; of a server its iterations", heading="steps"),
         "host_step_ms": Column(
             "mean duration of a step on the host, that of its `ProfilerStep` or iteration; on the device it may "
@@ -114,7 +114,7 @@ def lateness_of(lines: Sequence[Line], ranks: TraceSet | None = None) -> Latenes
 def overview(lines: Sequence[Line], late: Lateness | None = None) -> Table:
     """Traces side by side, by rank, with what kind of run each is.
 
-    Notes say how many are of which kind, which rank is late, and which files are cut short.
+    Notes say how many there are of each kind, which rank is late, and which files are cut short.
 
     Args:
         lines: what `overview_line` says of each trace.
@@ -125,6 +125,7 @@ def overview(lines: Sequence[Line], late: Lateness | None = None) -> Table:
         ordered = [{**line, "kind": _WAITING.get(line["kind"], line["kind"])} for line in ordered]
     about = {name: column for name, column in OVERVIEW.items() if name != "file" or any(one["file"] for one in ordered)}
     columns = {name: [line[name] for line in ordered] for name in about}
+    columns["kind"] = [_word(line["kind"]) for line in ordered]
     cut = [f"{line['trace']}: {line['cut_short']}" for line in ordered if line["cut_short"]]
     notes = [*_kinds(ordered), *([late.text] if late else []), *cut]
     return Table("overview", columns, about, "1 trace" if len(ordered) == 1 else f"{len(ordered)} traces", notes)
@@ -139,10 +140,16 @@ def late_trace(lines: Sequence[Line], late: Lateness | None) -> int | None:
 
 
 def _kinds(lines: Sequence[Line]) -> list[str]:
-    """How many traces are of which kind of run; nothing for a single trace."""
+    """How many traces there are of each kind of run; nothing for a single trace."""
     count = Counter(line["kind"] for line in lines)
     if len(lines) < 2:
         return []
     if len(count) == 1:
-        return [f"kind of run of all: {KINDS[lines[0]['kind']]} ({lines[0]['kind']})"]
-    return ["kinds of run: " + ", ".join(f"{number} {kind} ({KINDS[kind]})" for kind, number in count.most_common())]
+        return [f"kind of run of all: {KINDS[lines[0]['kind']]}"]
+    kinds = (f"{number} {_word(kind)} ({KINDS[kind]})" for kind, number in count.most_common())
+    return [f"kinds of run: {', '.join(kinds)}"]
+
+
+def _word(kind: str) -> str:
+    """`late rank` of `comm.late_rank`."""
+    return kind.rpartition(".")[2].replace("_", " ")

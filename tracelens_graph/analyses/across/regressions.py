@@ -45,7 +45,7 @@ REGRESSIONS = TableSchema(
 
 
 class Parted(NamedTuple):
-    """Values in two sides, the second of which is higher.
+    """Values in two sides; those of the second are higher.
 
     Attributes:
         at: number of values on the first side.

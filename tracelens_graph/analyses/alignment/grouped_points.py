@@ -58,7 +58,7 @@ class _Groups:
         return sorted(with_slow_layers(named, self._alignment, self._layers[0]), key=_rank)
 
     def _with_layers(self, keys: Sequence[_Key], places: Sequence[Place]) -> list[Place]:
-        """The places, of which those say so whose work differs in few of many equal layers."""
+        """The places; those say so whose work differs in few of many equal layers."""
         usual = {one for one, other, *_ in keys if one == other}
         leaves = []
         of_all: dict[_What, list[Rows]] = {}
@@ -113,7 +113,7 @@ _LIKE_LAYER = 0.5
 
 
 def with_slow_layers(places: list[Place], alignment: Alignment, layers: Layers) -> list[Place]:
-    """The places, of which those say so whose points take another time in few of many layers, or calls.
+    """The places; those say so whose points take another time in few of many layers, or calls.
 
     What is so at several places is one place with all that these layers do.
     """

@@ -177,7 +177,7 @@ class Layers:
 
         Returns:
             Their classes, the outermost first, none where there are no such; for each leaf the number of that around
-            it, -1 for none; and which they are among most equal ones, as layers of which each holds several.
+            it, -1 for none; and which they are among most equal ones, as layers that hold several each.
         """
         found: tuple[list[str], Codes] = [], np.full(len(self._partner), -1, np.int64)
         classes: list[str] = []

@@ -20,6 +20,7 @@ from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.names import fitted
+from tracelens_graph.utils.texts import quoted
 
 _RECORDED = re.compile(r".*(clock|power|batch_size|input_length|repo_id|model_name|dtype).*", re.IGNORECASE)
 """Keys of a file, or of what it says of a device, that describe the run: their values are compared."""
@@ -60,7 +61,7 @@ def unlike(difference: Diff) -> Iterator[Unlike]:
     a, b = (window.core for window in windows)
     models = [_model(side) for side in sides]
     if all(models) and not any(model in _classes(side) for model, side in zip(models, sides[::-1], strict=True)):
-        yield Unlike(f"models {models[0]} -> {models[1]}", "places pair work of other models")
+        yield Unlike(f"models {quoted(models[0])} -> {quoted(models[1])}", "places pair work of other models")
     devices = [_devices(core) for core in (a, b)]
     if all(devices) and devices[0] != devices[1]:
         yield Unlike("GPUs", _OF_DEVICE)
@@ -134,7 +135,7 @@ def _of_recorded(a: Core, b: Core) -> Iterator[Unlike]:
         if key in second and first[key] != second[key]:
             is_of_device = re.search("clock|power", key, re.IGNORECASE)
             forbids = _OF_DEVICE if is_of_device else "work may differ"
-            yield Unlike(f"{key} {first[key]} -> {second[key]}", forbids)
+            yield Unlike(f"{key} {quoted(first[key])} -> {quoted(second[key])}", forbids)
 
 
 def recorded_setup(core: Core) -> dict[str, str]:

@@ -143,7 +143,7 @@ class Overlap(NamedTuple):
 
 
 def overlaps(difference: Diff) -> list[Overlap]:
-    """Of which work another part runs beside other work than before, and that is most of the change of its total."""
+    """Work whose total changed mostly because another part of it runs beside other work than before."""
     windows = difference.a, difference.b
     times = [{} if is_of_host(window) else _busy_times(window) for window in windows]
     found = []

@@ -13,7 +13,7 @@ from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT, ends_of
 from tracelens_graph.utils.arrays import Rows
 
 NEVER_NS = 2**62
-"""A gap of which nothing is known."""
+"""A gap that nothing is known of."""
 
 
 class Bridge(NamedTuple):

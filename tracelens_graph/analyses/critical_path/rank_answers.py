@@ -113,7 +113,7 @@ class Given:
 
 
 _MADE: WeakKeyDictionary[KeptRank, tuple[Given, Causes]] = WeakKeyDictionary()
-"""The last points of ranks that are held, and of which others they know."""
+"""The last points of ranks that are held, and the others that they know of."""
 
 
 def own_causes(kept: KeptRank, given: Given) -> Causes:
@@ -146,7 +146,7 @@ def _meet(kept: KeptRank, given: Given, time: Ns) -> CollectivePoints:
 
 
 def _met(given: Given) -> Rows:
-    """The parts of which it is known when the others had come, in the order of their points."""
+    """The parts for which it is known when the others had come, in the order of their points."""
     return np.flatnonzero(given.came_ns > EARLIEST)
 
 
@@ -199,7 +199,7 @@ def reach_of(made: Causes, kept: KeptRank, given: Given, weight: Mapping[str, Ns
     Args:
         made, kept, given: the rank.
         weight: by name how long each of its edges takes.
-        ends: sets of points, of which the latest counts.
+        ends: sets of points; the latest of each counts.
     """
     parts = _met(given)
     sources = len(made.time) - len(made.collective) + np.arange(len(parts))

@@ -153,7 +153,7 @@ _MOST_MERGED = 4
 def reached(
     causes: Causes, weight: Mapping[str, Ns], sources: Rows, starts: Rows, ends: Sequence[Rows], parts: Rows
 ) -> Reach:
-    """How some points follow from others, of which it is not known yet when they come.
+    """How some points follow from others whose times are not known yet.
 
     Args:
         causes: the points.

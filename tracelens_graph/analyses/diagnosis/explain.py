@@ -21,6 +21,7 @@ from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.suggest import hint
+from tracelens_graph.utils.texts import printable
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
@@ -59,6 +60,7 @@ def explain(g: Core | Window, id: str | None = None, arch: Architecture | str | 
     w, device = window_of(g), device_named(arch)
     findings = {one.id: one for one in verdict(w, device)}
     chances = {row["id"]: row for row in opportunities(w, device).records()}
+    id = next((one for one in (*findings, *chances) if printable(one) == id), id)
     if id is None:
         texts = {name: one.text for name, one in findings.items()} | {
             name: row["what"] for name, row in chances.items() if name not in findings

@@ -296,7 +296,7 @@ def op_advice(
     """For each of some operations what to try, in words; empty where the verdict leaves nothing to try with it.
 
     An operation is what most of its GPU time is: communication, copies, or a family of kernels. It gets what the
-    finding about that suggests. Families of kernels get what the verdict has no room for, too, where the GPU computes
+    finding about that suggests. Families of kernels get what the verdict leaves out, too, where the GPU computes
     for at least `TUNING_PERCENT` of the time and the headline does not blame something else.
 
     Args:

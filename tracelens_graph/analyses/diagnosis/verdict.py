@@ -270,7 +270,8 @@ def steps_alone(w: Window) -> tuple[tuple[int, ...], Finding] | None:
     left_out = int(c.dur_ns[gpu[~inside]].sum())
     text = (
         f"Outside of the steps, and not counted: {len(gpu) - int(inside.sum()):,} of {len(gpu):,} GPU events,"
-        f" {shown_ms(left_out)}, most of it launched before the recording began (--from 0ms counts them)"
+        f" {shown_ms(left_out)}, most of it launched before the recording began (--from 0ms counts them);"
+        " a step counts from their end"
     )
     evidence = {**early[0].evidence, "outside": len(gpu) - int(inside.sum()), "outside_ms": left_out / 1e6}
     return tuple(sorted({one for one in numbers if one is not None})), Finding("outside_steps", text, evidence)

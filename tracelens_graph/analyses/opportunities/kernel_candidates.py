@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.analyses.diagnosis.finding import percent
+from tracelens_graph.analyses.diagnosis.verdict import whole_note
 from tracelens_graph.analyses.opportunities.opportunities import device_named, places
 from tracelens_graph.analyses.performance.judged_ops import JudgedOp, judged_ops
 from tracelens_graph.analyses.performance.roofline_points import BELOW_ROOF
@@ -32,14 +34,14 @@ KERNEL_CANDIDATES = TableSchema(
         "calls": BELOW_ROOF["calls"],
         "kernels": Column("kernels that differ by name in a call", heading=None),
         "time_ms": BELOW_ROOF["time_ms"],
-        "percent": Column.share("share of the sum over all GPU events, those outside of steps, too", "%"),
+        "percent": Column.share("share of the sum over all GPU events, those outside of steps, too", "% of GPU"),
         "bound": BELOW_ROOF["bound"],
         "percent_of_roof": BELOW_ROOF["percent_of_roof"],
         "could_win_ms": Column.total("the time less that at the roof; absent without a roof", "ms", "could win ms"),
         "uid": BELOW_ROOF["uid"],
         "command": Column(
-            "writes a program that runs these calls alone, or says what it lacks; empty where the op is neither "
-            "PyTorch's nor an instruction",
+            "writes a program that runs these calls alone, of operations of PyTorch and instructions; `ask` leaves out "
+            "those that would write none",
             heading=None,
         ),
     },
@@ -74,9 +76,11 @@ def kernel_candidates(g: Core | Window, arch: Architecture | str | None = None, 
         }
         for one, (module, line) in zip(judged, places(w, [one.uid for one in judged]), strict=True)
     ]
-    notes = [f"{len(ops) - len(judged):,} more (top=0 gives all)"] if len(judged) < len(ops) else []
+    more = len(ops) - len(judged)
+    notes = [f"{more:,} more (top=0 gives all)"] if more else []
+    notes += [note] if (note := whole_note(w)) else []
     notes += [f"nothing has a roof: {every.missing}"] if every.missing and ops else []
-    return KERNEL_CANDIDATES.of_records(records, w.titled("Kernels worth work"), notes)
+    return replace(KERNEL_CANDIDATES.of_records(records, w.titled("Kernels worth work"), notes), more=more)
 
 
 def _of_op(one: JudgedOp) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.arrays import Mask, Rows
-from tracelens_graph.utils.texts import shorten
+from tracelens_graph.utils.texts import shorten, shown_name
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
@@ -348,7 +348,7 @@ def _share_note(w: Window, work: _Work, table: Table) -> str:
 def _named(table: Table, most: int) -> list[str]:
     """The largest operations without a model."""
     return [
-        f"{shorten(op, _LONGEST)} ({_percent(percent)}): {shorten(reason, _LONGEST)}"
+        f"{shown_name(op, _LONGEST)} ({_percent(percent)}): {shorten(reason, _LONGEST)}"
         for op, reason, _, _, percent in islice(table.rows(), most)
     ]
 

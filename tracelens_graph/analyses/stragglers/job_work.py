@@ -72,7 +72,7 @@ def work_of_job(job: JobCauses, instead: Others | None = None) -> Work:
 
 
 def _weights(kept: Mask) -> str:
-    """The name of the weights of a rank of which some types of operations are as recorded: all, none, or one."""
+    """The name of the weights of a rank some of whose types of operations are as recorded: all, none, or one."""
     if kept.all():
         return RECORDED
     return str(int(np.argmax(kept))) if kept.any() else IDEAL

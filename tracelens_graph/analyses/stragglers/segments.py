@@ -22,7 +22,7 @@ from tracelens_graph.graph.deferred import Deferred
 from tracelens_graph.graph.trace_set import TraceSet
 
 _MOST_KNOWN = 64
-"""Ranks of which is held what was found in them."""
+"""Ranks for which what was found in them is held."""
 _READ, _READ_EVENTS = 4, 400_000
 """How many where that holds graphs that are read again when needed; more as long as they have no more events."""
 

@@ -42,7 +42,7 @@ class Wanted:
         run: name of the run of all of them; empty where each is its own.
         labels: by key.
         options: what of them is taken.
-        device: None for what the traces tell.
+        device: None for what the traces say.
     """
 
     files: Sequence[str]

@@ -38,7 +38,7 @@ class Instances(PartsByCollective):
     def where(
         cls, kernels: RankKernels, chosen: Callable[[Arguments], bool], agree: Sequence[str], strict: bool
     ) -> Instances:
-        """The collectives of which some rank's kernel carries certain arguments.
+        """The collectives in which some rank's kernel carries certain arguments.
 
         Args:
             kernels: those of all ranks.

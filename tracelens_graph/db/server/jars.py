@@ -95,7 +95,7 @@ LICENCE = "Neo4j Community Edition, GPL version 3, a program of its own"
 """What the user agrees to fetch."""
 
 Progress = Callable[[int, int], None]
-"""Told how many bytes are there, of how many."""
+"""Called with how many bytes are there, of how many."""
 
 _PLUGIN = "3.6.1"
 _AT_ONCE = 8

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
-import time
+import timeit
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
@@ -33,8 +32,8 @@ def options(about: str | None) -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--device", default=found[0], choices=found, help="such as cuda:1; cuda is that of ROCm, too",
         type=lambda name: name + ":0" * (name + ":0" in found))  # fmt: skip
-    add("--warmup", type=int, metavar="N", help="calls before those that are timed (default: 10, on a CPU for 1 s)")
-    add("--iterations", type=int, metavar="N", help="calls that are timed (default: 100, on a CPU for 2 s)")
+    add("--warmup", type=int, default=10, metavar="N", help="calls before those that are timed (default: 10)")
+    add("--iterations", type=int, metavar="N", help="calls that are timed (default: 100, on a CPU 10)")
     add("--flush-l2", action="store_true", help="empty the cache between calls")
     add("--graph", action="store_true", help="time the call as a CUDA graph")
     add("--json", nargs="?", const="-", metavar="FILE", help="write results; without a name to standard output")
@@ -138,23 +137,21 @@ def known_of(plan: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def times_us(call: Callable[[], Any], asked: int | None, usual: int, seconds: float) -> list[float]:
-    """Microseconds of each of some calls: between two events on the device, on a CPU by the clock.
+def times_us(call: Callable[[], Any], device: str, calls: int) -> list[float]:
+    """Microseconds of each of some calls: between two events on the device, on a CPU by the clock."""
+    gpu = runtime()
+    # What stands below is in short programs, too.
+    us = [1e6 * seconds for seconds in timeit.repeat(call, ready, number=1, repeat=calls * (device == "cpu"))]
+    events = [[gpu.Event(enable_timing=True) for _ in range(2)] for _ in range(calls * (device != "cpu"))]
+    events and (gpu.set_device(device), getattr(gpu, "_sleep", int)(20_000_000))  # the host gets ahead of the device
+    [(ready(), begin.record(), call() is None, end.record()) for begin, end in events]
+    us += [1e3 * begin.elapsed_time(end) for begin, end in events if end.synchronize() is None]
+    return us
 
-    Without a number that is asked for, as many as is usual, on a CPU for some seconds at most.
-    """
-    getattr(runtime(), "_sleep", int)(20_000_000)  # the host gets ahead of the device: launches do not count
-    events, until = [], time.perf_counter() + (seconds if asked is None else math.inf)
-    for _ in range(usual if asked is None else max(asked, 1)):
-        for do in BETWEEN_CALLS:
-            do()
-        begin = now()
-        call()
-        events.append((begin, now()))
-        if runtime() is torch.cpu and time.perf_counter() > until:
-            break
-    runtime().synchronize()
-    return [us_between(*pair) for pair in events]
+
+def ready() -> list[Any]:
+    """Do what is done between calls."""
+    return [do() for do in BETWEEN_CALLS]
 
 
 def runtime() -> Any:
@@ -162,28 +159,12 @@ def runtime() -> Any:
     return getattr(torch, device("device").type)
 
 
-def now() -> Any:
-    """This moment: an event on the device, on a CPU nanoseconds."""
-    if runtime() is torch.cpu:
-        return time.perf_counter_ns()
-    event = runtime().Event(enable_timing=True)
-    event.record()
-    return event
-
-
-def us_between(begin: Any, end: Any) -> float:
-    """Microseconds between two moments that have come."""
-    took: float = (end - begin) / 1000 if type(begin) is int else begin.elapsed_time(end) * 1000
-    return took
-
-
 def profiled(call: Callable[[], Any], trace: str = "", execution_trace: str = "") -> list[tuple[str, float]]:
     """Names and microseconds of the GPU work of one call, in order. Files get what was recorded, if they are given."""
     also = {}
     if execution_trace:
         also["execution_trace_observer"] = torch.profiler.ExecutionTraceObserver().register_callback(execution_trace)
-    for do in BETWEEN_CALLS:
-        do()
+    ready()
     with torch.profiler.profile(record_shapes=True, **also) as session:
         call()
         runtime().synchronize()
@@ -198,14 +179,14 @@ def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, lar
     on_gpu = asked.device != "cpu"
     if asked.flush_l2:
         BETWEEN_CALLS.append(torch.empty(1 << 28, dtype=torch.int8, device=asked.device).zero_)
-    times_us(call, asked.warmup, 10, 1.0)
+    times_us(call, asked.device, asked.warmup)
     timed = call
     if asked.graph:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             call()
         timed = graph.replay
-    times = times_us(timed, asked.iterations, 100, 2.0)
+    times = times_us(timed, asked.device, asked.iterations or (100 if on_gpu else 10))
     wanted = on_gpu or asked.profile or asked.execution_trace
     work = profiled(call, asked.profile, asked.execution_trace) if wanted else []
     kernels = [name for name, _ in work]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
@@ -13,12 +14,11 @@ import torch
 from tracelens_graph.replay.program.measure import (
     BETWEEN_CALLS,
     measure_call,
-    now,
     operator,
     options,
+    ready,
     restored,
     runtime,
-    us_between,
 )
 from tracelens_graph.replay.program.report import ended, parsed, say, why, write_results
 from tracelens_graph.replay.program.values import (
@@ -212,12 +212,26 @@ def placed(memory: torch.UntypedStorage, form: dict[str, Any]) -> torch.Tensor |
     return found.set_(memory, form.get("offset", 0), shape, strides)
 
 
+def now() -> Any:
+    """This moment: an event on the device, on a CPU nanoseconds."""
+    if runtime() is torch.cpu:
+        return time.perf_counter_ns()
+    event = runtime().Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def us_between(begin: Any, end: Any) -> float:
+    """Microseconds between two moments that have come."""
+    took: float = (end - begin) / 1000 if type(begin) is int else begin.elapsed_time(end) * 1000
+    return took
+
+
 def each_us(sequence: Steps, asked: argparse.Namespace, runs: int) -> list[float]:
     """Median over some runs of the microseconds of each step: between events on the device, by the clock on a CPU."""
     rounds: list[list[Any]] = []
     for _ in range(runs):
-        for do in BETWEEN_CALLS:
-            do()
+        ready()
         rounds.append([now()])
         sequence.run(lambda: rounds[-1].append(now()))
     runtime().synchronize()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -14,14 +15,8 @@ import torch
 
 DEVICE = "cpu"
 LARGEST = 1 << 62
-RULES: dict[str, Callable[..., Any]] = {}
+NORMAL: Sequence[Any] = ("normal", {})
 STORAGES: dict[tuple[Any, ...], Any] = {}
-
-
-def rule(fill: Callable[..., None]) -> Callable[..., None]:
-    """Let tensors be filled by this function, under its name."""
-    RULES[fill.__name__] = fill
-    return fill
 
 
 def build_on(device: str, largest: int = LARGEST) -> None:
@@ -47,20 +42,67 @@ def entered(modes: Sequence[str]) -> ExitStack:
     return stack
 
 
-@rule
-def normal(flat: torch.Tensor) -> None:
-    """Normally distributed numbers."""
-    if flat.dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64, torch.complex128):
-        flat.normal_()
-    else:
-        flat.copy_(torch.randn(flat.shape, device=flat.device))
+FILLS: dict[str, Callable[..., torch.Tensor]] = {
+    # Numbers by chance: normally distributed, whole, evenly distributed, true in a share of all places, any bytes.
+    "normal": lambda shape, elements, dtype, device: torch.randn(shape, dtype=dtype, device=device),
+    "integers": lambda shape, elements, dtype, device, high, low=0: torch.randint(
+        low, max(high, low + 1), shape, dtype=dtype, device=device),
+    "uniform": lambda shape, elements, dtype, device, low=0.0, high=1.0: torch.empty(
+        shape, device=device).uniform_(low, high).to(dtype),
+    "mask": lambda shape, elements, dtype, device, share=0.5: torch.rand(shape, device=device).lt(share),
+    "raw": lambda shape, elements, dtype, device: torch.randint(
+        256, (elements * dtype.itemsize,), dtype=torch.uint8, device=device).view(dtype).reshape(shape),
+    # One number everywhere.
+    "zeros": lambda shape, elements, dtype, device: torch.zeros(shape, dtype=dtype, device=device),
+    "constant": lambda shape, elements, dtype, device, value: torch.full(shape, value, dtype=dtype, device=device),
+    # True at the first places.
+    "first": lambda shape, elements, dtype, device, count: (
+        torch.arange(elements, device=device) < count).reshape(shape).to(dtype),
+    # From 0 to high in even steps, anew in each row: what is cumulated of lengths that are alike.
+    "rising": lambda shape, elements, dtype, device, high, row=0: (
+        torch.arange(elements, device=device) % max(row or elements, 1) * high / max((row or elements) - 1, 1)
+        if dtype.is_floating_point else
+        torch.arange(elements, device=device) % max(row or elements, 1) * high // max((row or elements) - 1, 1)
+        ).reshape(shape).to(dtype),
+    # Where as many pieces of nearly one length begin below high; with one skipped, where they end.
+    "starts": lambda shape, elements, dtype, device, high, skip=0: (
+        (torch.arange(elements, device=device) + skip) * high // max(elements, 1)).reshape(shape).to(dtype),
+    # Whole numbers that differ by 1 at most, the larger ones first, and have a sum.
+    "parts": lambda shape, elements, dtype, device, total: (
+        (torch.arange(elements, device=device) < total % max(elements, 1)) + total // max(elements, 1)
+        ).reshape(shape).to(dtype),
+    # Whole numbers that fall from the most to 1, and have a sum.
+    "falling": lambda shape, elements, dtype, device, total, most: (
+        (total - elements - (most - 1) * torch.arange(elements, device=device)).clamp(0, max(most - 1, 0)) + 1
+        ).reshape(shape).to(dtype),
+    # From start on in steps of 1, anew in each row: a permutation, or pivots that swap nothing.
+    "counted": lambda shape, elements, dtype, device, row, start=0: (
+        torch.arange(elements, device=device) % max(row, 1) + start).reshape(shape).to(dtype),
+    # Square matrices whose diagonal outweighs all else: they have inverses, and their lower halves are definite.
+    "matrices": lambda shape, elements, dtype, device, size: (
+        torch.rand(shape, device=device) / size + torch.eye(size, device=device)).to(dtype),
+}  # fmt: skip
+"""What tensors of some elements hold, by rule. Short programs have these very words, with numbers in place of names:
+as many `elements` as `shape` has; a `dtype` of None is torch's own."""
+DRAWN = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128)
+"""Dtypes that torch draws normally distributed numbers of; others are converted to."""
+
+
+def filled(fill: Sequence[Any], dtype: torch.dtype, elements: int, device: str) -> torch.Tensor:
+    """So many elements as a rule fills them, without dimensions."""
+    rule, options = fill[0], {name: min(value, LARGEST) for name, value in fill[1].items()}
+    size = options.get("size", 1)
+    shape = [elements // size**2, size, size] if rule == "matrices" else [elements]
+    is_drawn = rule != "integers" and (rule != "normal" or dtype in DRAWN)
+    made = FILLS[rule](shape, elements, dtype if is_drawn else None, device, **options).to(dtype).flatten()
+    return torch.cat([made, made.new_zeros(elements - made.numel())]) if made.numel() < elements else made
 
 
 def tensor(
     shape: Sequence[int],
     dtype: str,
     strides: Sequence[int] | None = None,
-    fill: Sequence[Any] = ("normal", {}),
+    fill: Sequence[Any] = NORMAL,
     storage: int | None = None,
     offset: int = 0,
     on_cpu: bool = False,
@@ -73,15 +115,16 @@ def tensor(
     Others of that number are in one storage, too; it holds what the last of them needs.
     """
     shape, strides, span = extent(shape, strides)
-    made = torch.empty(0, dtype=getattr(torch, dtype), device="cpu" if on_cpu and DEVICE != "meta" else DEVICE)
+    elements, of_dtype = max(offset + span, min(reach, LARGEST)), getattr(torch, dtype)
+    place = "cpu" if on_cpu and DEVICE != "meta" else DEVICE
     is_shared = storage is not None
-    memory = made.untyped_storage()
-    memory = STORAGES.setdefault((storage, on_cpu), memory) if is_shared else memory
-    elements = max(offset + span, min(reach, LARGEST))
-    memory.resize_(max(memory.nbytes(), elements * made.element_size()))
-    flat = made.new_empty(0).set_(memory, 0, [elements], [1])
-    RULES[fill[0]](flat[offset:] if is_shared else flat, **fill[1])
-    made.set_(memory, offset, shape, strides)
+    held = filled(fill, of_dtype, elements - offset * is_shared, place)
+    made, memory = held.new_empty(0), held.untyped_storage()
+    if is_shared:
+        memory = STORAGES.setdefault((storage, on_cpu), made.untyped_storage())
+        memory.resize_(max(memory.nbytes(), elements * made.element_size()))
+        made.set_(memory, offset, held.shape, (1,)).copy_(held)
+    made = held.new_empty(0).set_(memory, offset, shape, strides)
     # A product needs a gradient and is no leaf, so that ops may write it.
     made = made.mul_(torch.ones((), dtype=made.dtype, device=made.device, requires_grad=True)) if grad else made
     made = made.conj() if conj else made
@@ -109,98 +152,6 @@ def device(name: str) -> torch.device:
     return torch.device(DEVICE if name == "device" else name)
 
 
-@rule
-def zeros(flat: torch.Tensor) -> None:
-    """Nothing but zero."""
-    flat.zero_()
-
-
-@rule
-def constant(flat: torch.Tensor, value: float) -> None:
-    """One number everywhere."""
-    flat.copy_(torch.full(flat.shape, value, device=flat.device))
-
-
-@rule
-def integers(flat: torch.Tensor, high: int, low: int = 0) -> None:
-    """Whole numbers from low on and below high."""
-    high = max(min(high, LARGEST), low + 1)
-    flat.copy_(torch.randint(low, high, flat.shape, device=flat.device))
-
-
-@rule
-def uniform(flat: torch.Tensor, low: float = 0.0, high: float = 1.0) -> None:
-    """Numbers between two, all equally likely."""
-    flat.copy_(torch.rand(flat.shape, device=flat.device) * (high - low) + low)
-
-
-@rule
-def mask(flat: torch.Tensor, share: float = 0.5) -> None:
-    """True in so many places, by chance."""
-    flat.copy_(torch.rand(flat.shape, device=flat.device) < share)
-
-
-@rule
-def first(flat: torch.Tensor, count: int) -> None:
-    """True at the first so many places."""
-    flat.copy_(torch.arange(flat.numel(), device=flat.device) < min(count, LARGEST))
-
-
-@rule
-def raw(flat: torch.Tensor) -> None:
-    """Any bytes, for types that hold several numbers in one."""
-    flat.view(torch.uint8).random_(0, 256)
-
-
-@rule
-def rising(flat: torch.Tensor, high: float, row: int = 0) -> None:
-    """From 0 to high in even steps, anew in each row: what is cumulated of lengths that are alike."""
-    count = min(row, LARGEST) if row else flat.numel()
-    place = torch.arange(flat.numel(), device=flat.device) % max(count, 1)
-    whole = not flat.is_floating_point()
-    steps = min(high, LARGEST) * place
-    flat.copy_(steps // max(count - 1, 1) if whole else steps / max(count - 1, 1))
-
-
-@rule
-def starts(flat: torch.Tensor, high: int, skip: int = 0) -> None:
-    """Where as many pieces of nearly one length begin below high; with one skipped, where they end."""
-    place = torch.arange(flat.numel(), device=flat.device) + skip
-    flat.copy_(min(high, LARGEST) * place // max(flat.numel(), 1))
-
-
-@rule
-def parts(flat: torch.Tensor, total: int) -> None:
-    """Whole numbers that differ by 1 at most, the larger ones first, and have a sum."""
-    count, total = max(flat.numel(), 1), min(total, LARGEST)
-    flat.copy_(total // count + (torch.arange(flat.numel(), device=flat.device) < total % count))
-
-
-@rule
-def falling(flat: torch.Tensor, total: int, most: int) -> None:
-    """Whole numbers that fall from the most to 1, and have a sum."""
-    left = (
-        min(total, LARGEST) - flat.numel() - (min(most, LARGEST) - 1) * torch.arange(flat.numel(), device=flat.device)
-    )
-    flat.copy_(left.clamp(0, max(min(most, LARGEST) - 1, 0)) + 1)
-
-
-@rule
-def counted(flat: torch.Tensor, row: int, start: int = 0) -> None:
-    """Numbers from start on in steps of 1, anew in each row: a permutation, or pivots that swap nothing."""
-    flat.copy_(torch.arange(flat.numel(), device=flat.device) % max(min(row, LARGEST), 1) + start)
-
-
-@rule
-def matrices(flat: torch.Tensor, size: int, definite: bool = False) -> None:
-    """Square matrices that can be inverted; positive definite ones at request."""
-    size = max(min(size, LARGEST), 1)
-    many = torch.randn(flat.numel() // size**2, size, size, device=flat.device) / size
-    many = (many @ many.mT if definite else many) + torch.eye(size, device=flat.device)
-    flat[many.numel() :] = 0
-    flat[: many.numel()].copy_(many.flatten())
-
-
 def quantized(shape: Sequence[int], dtype: str, on_cpu: bool = False) -> torch.Tensor:
     """A tensor of numbers that stand for others by one scale."""
     shape = [min(size, LARGEST) for size in shape]
@@ -223,8 +174,8 @@ def sparse_coo(shape: Sequence[int], dtype: str, entries: int, dense: int = 0, c
     for size in reversed(sizes):
         indices.append(at % max(size, 1))
         at = at // max(size, 1)
-    values = torch.empty([entries, *shape[len(sizes) :]], dtype=getattr(torch, dtype), device=device)
-    normal(values)
+    each = math.prod(shape[len(sizes) :])
+    values = filled(NORMAL, getattr(torch, dtype), entries * each, DEVICE).reshape([entries, *shape[len(sizes) :]])
     where = torch.stack(indices[::-1]) if indices else torch.empty([0, entries], dtype=torch.int64, device=device)
     return torch.sparse_coo_tensor(where, values, shape, is_coalesced=coalesced)
 
@@ -238,8 +189,8 @@ def sparse_csr(shape: Sequence[int], dtype: str, layout: str, entries: int) -> t
     begins = (torch.arange(rows + 1, device=device) * each).expand([*batch, rows + 1]).contiguous()
     places = (torch.arange(rows * each, device=device) % max(each, 1)).expand([*batch, rows * each]).contiguous()
     blocks = [1, 1] if layout in ("sparse_bsr", "sparse_bsc") else []
-    values = torch.empty([*batch, rows * each, *blocks], dtype=getattr(torch, dtype), device=device)
-    normal(values)
+    values = filled(NORMAL, getattr(torch, dtype), math.prod(batch) * rows * each, DEVICE)
+    values = values.reshape([*batch, rows * each, *blocks])
     return torch.sparse_compressed_tensor(begins, places, values, shape, layout=getattr(torch, layout))
 
 

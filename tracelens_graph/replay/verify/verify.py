@@ -383,7 +383,7 @@ def _gradient(core: Core, plan: ReplayPlan, on_gpu: bool) -> Outcome:
 
 
 def _differing_arguments(plan: ReplayPlan, seen: Observed) -> str:
-    """The first entry that differs; parts of which either trace has nothing at all are not compared."""
+    """The first entry that differs; parts that either trace lacks are not compared."""
     if plan.op != seen.name:
         return f"{seen.name} ran"
     names = [one.name for one in plan.arguments]
