@@ -132,7 +132,7 @@ class Meetings:
         came = np.append(self.found.time, EARLIEST)[self.met]
         node = self.part if self._matched is None else self._of_parts(self._matched.node)
         return [
-            Given(clock, *(values[first:last] for values in (node, came, self.served, self.whole)))
+            Given(clock, node[first:last], came[first:last], self.served[first:last], self.whole[first:last])
             for clock, (first, last) in zip(clocks, pairwise(self.first.tolist()), strict=True)
         ]
 

@@ -201,18 +201,27 @@ def _keys(forms: Sequence[Collective], lanes: Sequence[Hashable]) -> list[Hashab
 
 
 class PartsByCollective:
-    """Parts that ranks had in collectives.
+    """Parts that ranks had in collectives."""
 
-    Attributes:
-        number: number of the collective of each part, -1 for none; numbers go from 0 on without gaps.
-        trace: place of the rank of each part.
-        start_ns, end_ns: of each part, on one clock.
-    """
+    @cached_property
+    def number(self) -> Codes:
+        """Number of the collective of each part, -1 for none; numbers go from 0 on without gaps."""
+        raise NotImplementedError
 
-    number: Codes
-    trace: Codes
-    start_ns: Ns
-    end_ns: Ns
+    @cached_property
+    def trace(self) -> Codes:
+        """Place of the rank of each part."""
+        raise NotImplementedError
+
+    @cached_property
+    def start_ns(self) -> Ns:
+        """Start of each part, on one clock."""
+        raise NotImplementedError
+
+    @cached_property
+    def end_ns(self) -> Ns:
+        """End of each part, on the same clock."""
+        raise NotImplementedError
 
     def __len__(self) -> int:
         return self._collectives
