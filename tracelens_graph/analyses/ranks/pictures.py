@@ -400,7 +400,12 @@ def _coarse(lanes: list[Lane], span: int) -> tuple[list[Lane], int]:
     while sum(len(one[0]) for lane in found for one in (lane.computing, lane.waiting, lane.moving)) > MOST_BARS:
         finest = max(2 * finest, span // _FINEST, 1)
         found = [
-            replace(one, **{name: _closed(getattr(one, name), finest) for name in ("computing", "waiting", "moving")})
+            replace(
+                one,
+                computing=_closed(one.computing, finest),
+                waiting=_closed(one.waiting, finest),
+                moving=_closed(one.moving, finest),
+            )
             for one in lanes
         ]
     return found, finest
