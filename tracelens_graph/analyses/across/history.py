@@ -86,17 +86,12 @@ def run_history(traces: TraceSet, label: str | None = None, run: str | None = No
         rows_of = dict(zip(table["type"], table["time ms"], strict=True))
         times = {column: float(rows_of.get(row, 0.0)) for column, row in _HISTORY.items()}
         total, idle = times["gpu_total_ms"], float(rows_of.get("idle_time", 0.0))
-        rows.append(
-            {
-                "label_value": value,
-                "run": trace.run,
-                "trace": trace.name,
-                **times,
-                "idle_percent": 100 * idle / total if total else None,
-                "total_change_percent": _change("gpu_total_ms", times, before),
-                "busy_change_percent": _change("gpu_busy_ms", times, before),
-            }
-        )
+        rows.append({
+            "label_value": value, "run": trace.run, "trace": trace.name, **times,
+            "idle_percent": 100 * idle / total if total else None,
+            "total_change_percent": _change("gpu_total_ms", times, before),
+            "busy_change_percent": _change("gpu_busy_ms", times, before),
+        })  # fmt: skip
         before = times
     windows = [trace for _, trace in chosen]
     return RUN_HISTORY.of_records(rows, titled("GPU time, trace after trace", windows))

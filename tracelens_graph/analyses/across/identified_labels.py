@@ -64,11 +64,7 @@ def _labelled(source: str, one: TraceMember, labels: Labels) -> Iterable[dict[st
     rows = rows[one.window.holds(rows)]
     for row in rows[np.lexsort((c.uid[rows], c.start_ns[rows]))].tolist():
         yield {
-            "source": source,
-            "trace": one.name,
-            "uid": int(c.uid[row]),
-            "label": labels[row],
+            "source": source, "trace": one.name, "uid": int(c.uid[row]), "label": labels[row],
             "confidence": places[row].confidence if row in places else None,
-            "gpu_time_us": int(c.dur_ns[row]) / 1e3,
-            "kernel": core.names[c.name[row]],
-        }
+            "gpu_time_us": int(c.dur_ns[row]) / 1e3, "kernel": core.names[c.name[row]],
+        }  # fmt: skip

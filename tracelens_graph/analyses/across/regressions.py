@@ -131,16 +131,10 @@ def _row(builds: list[Build], of: Of, less: float, key: str, one: Spending, side
     traces = [trace for build in since for trace in build.traces]
     gpu_ns = sum(facts_of_trace(trace.window).get("gpu_sum_ns", 0) for trace in traces)
     return {
-        "since": since[0].name,
-        "name": one.node.get("path") or one.node["name"],
-        "input_dims": one.node.get("input_dims") or None,
-        "factor": exp(sides.rise),
-        "before_us": exp(sides.before) / 1e3,
-        "since_us": exp(sides.before + sides.rise) / 1e3,
-        "noise_percent": 100 * sides.noise,
-        "cost_ms": -less / 1e6,
-        "percent": 100 * -less * len(traces) / gpu_ns if gpu_ns else None,
-        "builds_before": sides.at,
-        "builds_since": len(one.builds) - sides.at,
-        **beside(traces[-1], of, key),
-    }
+        "since": since[0].name, "name": one.node.get("path") or one.node["name"],
+        "input_dims": one.node.get("input_dims") or None, "factor": exp(sides.rise),
+        "before_us": exp(sides.before) / 1e3, "since_us": exp(sides.before + sides.rise) / 1e3,
+        "noise_percent": 100 * sides.noise, "cost_ms": -less / 1e6,
+        "percent": 100 * -less * len(traces) / gpu_ns if gpu_ns else None, "builds_before": sides.at,
+        "builds_since": len(one.builds) - sides.at, **beside(traces[-1], of, key),
+    }  # fmt: skip

@@ -162,7 +162,7 @@ def phases(g: Core | Window) -> Table:
             "idle_percent": 100 * _rate(device - float(busy[:-1][inside].sum()), device),
             "gap_ms": float(served.gap_ns[mine].sum()) / 1e6 if len(served) > 1 or phase == BETWEEN else None,
             "padding_percent": 100 * _rate(_sum(padding), _sum(captured[np.isfinite(padding)])),
-            "attention_percent": sum(one["percent"] for one in tops[at] if "ttention" in one["name"]),
+            "attention_percent": sum((one["percent"] for one in tops[at] if "ttention" in one["name"]), 0.0),
             "top_categories": tops[at][:_NAMED],
         })  # fmt: skip
     if not sums[-1]:
