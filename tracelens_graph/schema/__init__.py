@@ -44,7 +44,7 @@ SCHEMA_VERSION = 3
 
 
 class Kind(IntEnum):
-    """What an event node is. Numbers are those of saved graphs; the sets below say what kinds have in common."""
+    """The kind of an event node. Saved graphs hold these numbers; the sets below group kinds."""
 
     Module = 0
     PythonFunction = 1

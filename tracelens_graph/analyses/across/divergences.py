@@ -111,7 +111,7 @@ def kernel_replacements(
 
 
 def layer_differences(traces: TraceSet, a: str | None = None, b: str | None = None, top: int = 100) -> Table:
-    """Layers of two traces side by side that are not the same, the largest change first.
+    """Layers that differ between two traces, the largest change first.
 
     Layers are modules that differ by nothing but the number of the instance and stand in one call of a module, or in
     none.

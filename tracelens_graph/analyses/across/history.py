@@ -61,7 +61,7 @@ _HISTORY = {
 
 
 def run_history(traces: TraceSet, label: str | None = None, run: str | None = None, named: str | None = None) -> Table:
-    """How long the GPU took in each of many traces, in the order of a label's values or of pushing.
+    """GPU time of each of many traces, in the order of a label's values or of pushing.
 
     Labels whose values are all numbers, or all versions or dates, have the order of these. Changes are against the row
     above, so give a name (`rank0`) where runs hold several traces. Times are those of the GPU timeline.
@@ -104,7 +104,7 @@ def _change(column: str, times: Mapping[str, float], before: Mapping[str, float]
 
 
 def incomplete_traces(traces: TraceSet, run: str | None = None) -> Table:
-    """Traces that lack something: those of files that were damaged.
+    """Traces with lost or repaired events, because their files were damaged.
 
     In a database there may be more: traces whose push or drop has not ended, and lean ones. A graph in memory is
     always complete.

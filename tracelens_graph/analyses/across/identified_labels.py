@@ -35,7 +35,7 @@ IDENTIFIED_LABELS = TableSchema(
 
 
 def identified_labels(traces: TraceSet, a: str | None = None, b: str | None = None) -> Table:
-    """The labels of all GPU events of two traces, as of two platforms or batch sizes, in order of time.
+    """The labels of all GPU events of two traces, such as of two platforms or batch sizes, in order of time.
 
     Kernels in layers are paired by their places, the others in the order in which they were launched. What one trace
     does differently in a block of a layer shares a label.

@@ -20,7 +20,7 @@ PRIOR_BUILDS, PRIOR_NOISE = 4, 0.02
 
 REGRESSIONS = TableSchema(
     "regressions",
-    "Since which build kernels, ops or modules take longer, beyond the noise of the builds before.",
+    "The build since which kernels, ops or modules take longer, beyond the noise of earlier builds.",
     {
         "since": Column.text("value of the label, or name of the run, from which on it takes longer", drop_priority=-1),
         "name": Column.key("whole name of the kernel, name of the op, or path of the module"),
@@ -88,7 +88,7 @@ def regressions(
     min_percent: float = 5,
     top: int = 20,
 ) -> Table:
-    """Since which build kernels, ops or modules take longer, beyond the noise of the builds before.
+    """The build since which kernels, ops or modules take longer, beyond the noise of earlier builds.
 
     A build is a value of a label, or else a run; traces of one build count together. Of each kernel, signature or place
     of a module the logarithm of the mean time of one is followed over the builds. The build since which it takes longer

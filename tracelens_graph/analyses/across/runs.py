@@ -99,7 +99,7 @@ RUNS_LIKE = TableSchema(
 
 
 def findings_across(traces: TraceSet, run: str | None = None, named: str | None = None) -> Table:
-    """What the verdicts on many traces say, in how many of them, and where it costs most.
+    """Findings of the verdicts on many traces: how many traces have each, and where it costs most.
 
     Args:
         traces: the traces, in order.
@@ -129,7 +129,7 @@ def findings_across(traces: TraceSet, run: str | None = None, named: str | None 
 
 
 def worst_of_roof(traces: TraceSet, run: str | None = None, named: str | None = None, top: int = 20) -> Table:
-    """The signatures that could win most time over many traces, if they ran at the device's rates.
+    """The signatures that would save most time over many traces if they ran at the device's rates.
 
     Args:
         traces: the traces, in order.
@@ -163,7 +163,7 @@ def signature_history(
     label: str | None = None,
     named: str | None = None,
 ) -> Table:
-    """How long the calls of an op with one set of arguments took, in the order of a label's values or of pushing.
+    """Times of the calls of an op with one set of arguments, in the order of a label's values or of pushing.
 
     Args:
         traces: the traces, in order.
@@ -204,7 +204,7 @@ def signature_history(
 
 
 def runs_like(traces: TraceSet, b: str | None = None, top: int = 20) -> Table:
-    """Which traces spent their GPU time on the same kernels as one trace, the most alike first.
+    """Traces that spent their GPU time on the same kernels as a given trace, the most similar first.
 
     The overlap adds up, over all names of GPU work, the smaller one of their shares of the GPU time of both traces.
 

@@ -252,7 +252,7 @@ def kernel_choices(traces: TraceSet, a: str | None = None, b: str | None = None,
 
 
 def ops_only_in_one(traces: TraceSet, a: str | None = None, b: str | None = None) -> Table:
-    """Names of ops that only one of two traces has, those with the most GPU time first.
+    """Names of ops that only one of two traces has, the greatest GPU time first.
 
     Args:
         traces: the traces, in order.

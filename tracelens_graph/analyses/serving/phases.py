@@ -119,7 +119,7 @@ def _rate(part: float, whole: float) -> float:
 
 
 def phases(g: Core | Window) -> Table:
-    """One row per phase of a server's iterations, and one for GPU work launched in none.
+    """One row per phase of a server's iterations, and one for GPU work launched outside of iterations.
 
     Rows add up to the window: every GPU event is in one. Time per token is time of the phase by all tokens in it, so of
     decode it is the time per output token of the whole batch, not of one request.
