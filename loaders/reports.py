@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 import sqlite3
 from collections.abc import Callable, Generator, Iterator
@@ -18,6 +17,7 @@ from tracelens_graph.loaders.memory_snapshot import snapshot
 from tracelens_graph.loaders.nsys import columns, report
 from tracelens_graph.loaders.rocprof import results, rocpd, rpd
 from tracelens_graph.loaders.translated import PARTS
+from tracelens_graph.loaders.unpacking import Stream
 
 if TYPE_CHECKING:
     from tracelens_graph.loaders.kineto.collect import Collector
@@ -155,16 +155,12 @@ def _all(stream: BinaryIO) -> bytes:
     return b"".join(iter(lambda: stream.read(_AT_ONCE), b""))
 
 
-class Pieces(io.RawIOBase, BinaryIO):
+class Pieces(Stream):
     """The pieces of a text as a stream of bytes."""
 
     def __init__(self, pieces: Iterator[bytes], first: bytes = b"") -> None:
-        self._pieces = pieces
-        self._rest = memoryview(first)
-
-    def readable(self) -> bool:
-        """True."""
-        return True
+        super().__init__(pieces)
+        self._pieces, self._rest = pieces, memoryview(first)
 
     def readinto(self, buffer: Any) -> int:
         """Fill a buffer as far as the present piece goes; the number of bytes."""
@@ -174,9 +170,3 @@ class Pieces(io.RawIOBase, BinaryIO):
         buffer[:count] = self._rest[:count]
         self._rest = self._rest[count:]
         return count
-
-    def close(self) -> None:
-        """End the translation."""
-        if not self.closed and hasattr(self._pieces, "close"):
-            self._pieces.close()
-        super().close()

@@ -8,19 +8,17 @@ the name. Standard input and file objects are spooled to a temporary file first.
 from __future__ import annotations
 
 import io
-import math
 import os
 import stat
 import sys
 import weakref
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
-from tracelens_graph.errors import ChangedTraceError, MissingExtraError, NotATraceError, TraceError, XplaneError
+from tracelens_graph.errors import ChangedTraceError, NotATraceError, TraceError, XplaneError
 from tracelens_graph.output.files import GRAPH_MAGIC
 
 HEAD = 65536
@@ -37,12 +35,6 @@ _DESCRIPTORS = "/proc/self/fd"
 
 GENERIC = "TRACELENS_GRAPH_GENERIC"
 """Environment variable: not empty where events of tools that are not known are read as functions of the host."""
-UNPACK_LIMIT = "TRACELENS_GRAPH_UNPACK_LIMIT"
-"""Environment variable: how many times its stored size a file may unpack to; 0 for any."""
-_UNPACK_LIMIT = 250
-"""Default of that. Real traces unpack to 10 to 30 times their size."""
-_ALWAYS_UNPACKED = 1 << 20
-"""Bytes that any file may unpack to: short traces of a few events repeated pack better than real ones."""
 
 
 class Source:
@@ -149,12 +141,10 @@ class Source:
         if self.path is not None and _stamp(os.fstat(raw.fileno())) != self._stamp:
             raw.close()
             raise self._changed()
-        if self.packing == "gzip":
-            return _Unpacked(_GzipStream(raw, self), self)
-        if self.packing == "zstd":
-            return _Unpacked(_open_zstd(raw, self), self)
-        if self.packing == "zip":
-            return _Unpacked(_open_zip(raw, self.name), self)
+        if self.packing in ("gzip", "zstd", "zip"):
+            from tracelens_graph.loaders.unpacking import UNPACKED
+
+            return UNPACKED[self.packing](raw, self)
         if self.packing == "pickle":
             from tracelens_graph.loaders.reports import open_snapshot
 
@@ -165,21 +155,6 @@ class Source:
 
             return open_database(self.database, self.name)
         return raw
-
-    def most_unpacked(self) -> float:
-        """Bytes that a compressed file may unpack to.
-
-        Raises:
-            TraceError: the environment variable that says so holds no number.
-        """
-        given = os.environ.get(UNPACK_LIMIT) or str(_UNPACK_LIMIT)
-        try:
-            ratio = float(given)
-        except ValueError:
-            ratio = math.nan
-        if not ratio >= 0:
-            raise TraceError(f"{UNPACK_LIMIT}={given}: is not a number of times; 0 allows any")
-        return max(_ALWAYS_UNPACKED, ratio * self.stored_size) if ratio else math.inf
 
     def check_unchanged(self) -> None:
         """Raise ChangedTraceError if the file was replaced, written to or deleted since this object was made."""
@@ -391,169 +366,3 @@ def _stamp(state: os.stat_result) -> tuple[int, int, int]:
 
 def _reason(error: OSError | ValueError) -> str:
     return (getattr(error, "strerror", None) or str(error)).lower()
-
-
-class _Unpacked(io.RawIOBase, BinaryIO):
-    """What a decompressor gives, up to the limit."""
-
-    def __init__(self, inner: BinaryIO, source: Source) -> None:
-        self._inner: Any = inner
-        self._source = source
-        self._most = source.most_unpacked()
-        self._count = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        count = int(self._inner.readinto(buffer))
-        self._count += count
-        if self._count > self._most:
-            times = os.environ.get(UNPACK_LIMIT) or _UNPACK_LIMIT
-            raise TraceError(
-                f"{self._source.name}: unpacks to more than {times} times its size of {self._source.stored_size:,} "
-                f"bytes, which no real trace does; to read it all the same, set the environment variable "
-                f"{UNPACK_LIMIT} to a larger number, or to 0 for no limit"
-            )
-        return count
-
-    def close(self) -> None:
-        if not self.closed:
-            self._inner.close()
-        super().close()
-
-
-class _GzipStream(io.RawIOBase, BinaryIO):
-    """Decompressed gzip through igzip; where that fails, what can be had of the rest."""
-
-    def __init__(self, raw: BinaryIO, source: Source) -> None:
-        from isal import igzip
-
-        self._raw, self._source = raw, source
-        self._fast: Any = igzip.open(raw, "rb")
-        self._slow: BinaryIO | None = None
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        if self._slow is None:
-            try:
-                count = self._fast.readinto(buffer)
-            except (EOFError, OSError, zlib.error, ValueError) as error:
-                if isinstance(error, ChangedTraceError):
-                    raise
-                self._slow = self._restart()
-            except Exception as error:  # isal raises its own error class, which it does not export everywhere
-                if type(error).__name__ not in ("IsalError", "error"):
-                    raise
-                self._slow = self._restart()
-            else:
-                self._position += count
-                return int(count)
-        data = self._slow.read(len(buffer))
-        buffer[: len(data)] = data
-        self._position += len(data)
-        return len(data)
-
-    def close(self) -> None:
-        if not self.closed:
-            self._raw.close()
-            if self._slow is not None:
-                self._slow.close()
-        super().close()
-
-    def _restart(self) -> BinaryIO:
-        """Whatever follows the present position, as far as it can be had."""
-        import tempfile
-
-        from tracelens_graph.loaders.damaged_gzip import salvage
-
-        self._raw.seek(0)
-        out: Any = tempfile.TemporaryFile()  # noqa: SIM115
-        ends_early, faults = salvage(self._raw, out, self._source.most_unpacked())
-        if ends_early:
-            self._source.cut_short = max(out.tell(), 1)
-        self._source.faults |= faults
-        out.seek(self._position)
-        return out
-
-
-def _open_zstd(raw: BinaryIO, source: Source) -> BinaryIO:
-    try:
-        import zstandard
-    except ImportError:
-        raise MissingExtraError("zstandard", "zstd") from None
-
-    class Stream(io.RawIOBase, BinaryIO):
-        def __init__(self) -> None:
-            self._count = 0
-            self._reader = zstandard.ZstdDecompressor(max_window_size=2**31).stream_reader(raw, read_across_frames=True)
-
-        def readable(self) -> bool:
-            return True
-
-        def readinto(self, buffer: Any) -> int:
-            try:
-                count = int(self._reader.readinto(buffer))
-            except zstandard.ZstdError:
-                source.cut_short = max(self._count, 1)
-                return 0
-            self._count += count
-            return count
-
-        def close(self) -> None:
-            if not self.closed:
-                raw.close()
-            super().close()
-
-    return Stream()
-
-
-def _zip_fault(error: Exception) -> str:
-    if str(error) == "File is not a zip file":  # which is said of one without the list of files at its end
-        return "is a zip archive that is cut short or damaged: copy it again"
-    if isinstance(error, RuntimeError | NotImplementedError):  # a password, another compression
-        return f"the zip archive cannot be read: {error}"
-    return f"the zip archive is damaged: {error}; copy it again"
-
-
-def _open_zip(raw: BinaryIO, name: str) -> BinaryIO:
-    import zipfile
-
-    try:
-        archive = zipfile.ZipFile(raw)
-        files = [member for member in archive.infolist() if not member.is_dir()]
-        traces = [member for member in files if member.filename.endswith(".json")] or files
-        if len(traces) != 1:
-            raise NotATraceError(f"{name}: the zip holds {len(traces)} files; one JSON trace was expected")
-        return _ZipStream(raw, archive.open(traces[0]), name)
-    except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
-        raw.close()
-        raise TraceError(f"{name}: {_zip_fault(error)}") from None
-    except NotATraceError:
-        raw.close()
-        raise
-
-
-class _ZipStream(io.RawIOBase, BinaryIO):
-    """The one trace in a zip archive."""
-
-    def __init__(self, raw: BinaryIO, inner: Any, name: str) -> None:
-        self._raw, self._inner, self._name = raw, inner, name
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        try:
-            return int(self._inner.readinto(buffer))
-        except Exception as error:  # zipfile, its decompressors and the checksum each have errors of their own
-            raise TraceError(f"{self._name}: {_zip_fault(error)}") from None
-
-    def close(self) -> None:
-        if not self.closed:
-            self._inner.close()
-            self._raw.close()
-        super().close()

@@ -27,8 +27,9 @@ from tracelens_graph.loading.one import load_core
 from tracelens_graph.registry import about_columns, schema_of
 from tracelens_graph.simulate import PROBLEMS, simulate
 from tracelens_graph.simulate.xla import simulate as simulate_xla
-from tracelens_graph.stores.saved_reports import CsvTables
+from tracelens_graph.stores.saved_reports import csv_tables
 from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.lazy import Lazy
 
 MAIN = "total_direct_kernel_time_ms"
 
@@ -271,14 +272,14 @@ def test_differences_add_up_on_real_traces(path: Path) -> None:
 # --- the layout of TraceLens ---------------------------------------------------------------------------------
 
 
-def qwen(folder: str) -> dict[str, CsvTables]:
+def qwen(folder: str) -> dict[str, Lazy[Table]]:
     assert GOLDENS is not None
-    return {tag: CsvTables(GOLDENS / folder / tag / "qwen1.5-0.5b") for tag in ("h100", "mi300")}
+    return {tag: csv_tables(GOLDENS / folder / tag / "qwen1.5-0.5b") for tag in ("h100", "mi300")}
 
 
-def reference() -> CsvTables:
+def reference() -> Lazy[Table]:
     assert GOLDENS is not None
-    return CsvTables(GOLDENS / "compare/qwen-h100-vs-mi300")
+    return csv_tables(GOLDENS / "compare/qwen-h100-vs-mi300")
 
 
 def row_set(table: Table) -> set[Any]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracelens_graph.graph.batches import PHASES, Batch, Requests, batch_of, capture_of, phase_named, richer
+from tracelens_graph.graph.batches import PHASES, Batch, Requests, batch_of, phase_named, richer
 
 NONE = Requests()
 
@@ -109,12 +109,6 @@ def test_any_text_is_read_or_not(text: str) -> None:
     batch = batch_of(text)
     assert batch is None or (batch.phase in PHASES and batch.captured in {0, *range(batch.size, 2**63)})
     assert phase_named(text) in PHASES
-
-
-def test_what_is_captured() -> None:
-    assert capture_of("capture_32_FULL") == (32, "FULL")
-    assert capture_of("capture_256_mixed_prefill") == (256, "mixed_prefill")
-    assert capture_of("recapture_32_FULL") is capture_of("capture__FULL") is None
 
 
 @pytest.mark.parametrize(

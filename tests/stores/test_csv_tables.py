@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from corpus import GOLDENS, needs_goldens
 from tracelens_graph.errors import TraceError
 from tracelens_graph.reports.csv import write_csv
-from tracelens_graph.stores.saved_reports import CsvTables, cell_value, read_table
+from tracelens_graph.stores.saved_reports import cell_value, csv_tables, read_table
 from tracelens_graph.tables.table import Table
 
 
@@ -137,7 +137,7 @@ def test_what_is_no_table_is_refused(tmp_path: Path, content: bytes, message: st
 def test_a_folder_reads_what_is_asked_for(tmp_path: Path) -> None:
     written(tmp_path, "name,Count\na,1\n")
     written(tmp_path, "name,Count\na\n", "broken.csv")
-    tables = CsvTables(tmp_path)
+    tables = csv_tables(tmp_path)
     assert list(tables) == ["broken", "ops_summary"]
     assert "ops_summary" in tables
     assert tables["ops_summary"]["name"] == ["a"]
@@ -148,7 +148,7 @@ def test_a_folder_reads_what_is_asked_for(tmp_path: Path) -> None:
 @needs_goldens
 def test_reference_tables_have_lists_and_numbers() -> None:
     assert GOLDENS is not None
-    table = CsvTables(GOLDENS / "default/h100/qwen1.5-0.5b")["ops_unique_args"]
+    table = csv_tables(GOLDENS / "default/h100/qwen1.5-0.5b")["ops_unique_args"]
     assert len(table) == 35
     first = table.records()[0]
     assert first["Input Dims"] == [[8944, 1024], [1024, 2816]]

@@ -265,10 +265,6 @@ _RUNS = {
 """Kind of an op -> kinds of kernels that it runs."""
 
 
-def _op_kind(op: str | None) -> str:
-    return next((kind for kind, pattern in _OPS if re.search(pattern, op, re.I)), _ANY) if op else _ANY
-
-
 def _kernel_kinds(names: Sequence[str]) -> list[str]:
     found = kernel_categories([(name, "") for name in names])
     return ["attention" if "ttention" in one else _KERNELS.get(one, _ANY) for one in found]
@@ -288,7 +284,7 @@ def _fits(names: Sequence[str], ops: Sequence[str | None]) -> tuple[np.ndarray, 
     table = np.ones((len(kernels), len(different)), np.int64)
     kinds = _kernel_kinds(kernels)
     for column, one in enumerate(different):
-        kind = _op_kind(one)
+        kind = next((kind for kind, pattern in _OPS if re.search(pattern, one, re.I)), _ANY) if one else _ANY
         for row, found in enumerate(kinds):
             if kind == _ANY:
                 continue

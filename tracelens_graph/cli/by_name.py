@@ -275,10 +275,10 @@ def tables_of_run(tag: str, run: str, window: WindowChoice, options: ReportOptio
     """
     is_chosen = replace(options, arch=None) != type(options)() or window != WindowChoice()
     if run != "-" and Path(run).is_dir():
-        from tracelens_graph.stores.saved_reports import CsvTables
+        from tracelens_graph.stores.saved_reports import csv_tables
 
         note = f"{tag} is a folder of tables; options that choose events do not change it"
-        return CsvTables(run), [note] if is_chosen else []
+        return csv_tables(run), [note] if is_chosen else []
     from tracelens_graph.stores.saved_reports import JsonTables, is_report
 
     if run != "-" and is_report(run):

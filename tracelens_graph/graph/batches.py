@@ -151,7 +151,6 @@ GRAMMARS = (
 )  # fmt: skip
 """The forms, those that say most first."""
 
-_CAPTURE = re.compile(rf"capture_(?P<bs>{_N})_(?P<mode>\w{{1,40}})")
 _PHASE_WORDS: Mapping[str, Phase] = {
     "prefill": "prefill", "extend": "prefill", "context": "prefill", "decode": "decode", "generation": "decode",
     "mixed": "mixed", "denoise": "denoise", "denoising": "denoise",
@@ -202,12 +201,6 @@ def _phase(context: int, generation: int, are_known: bool) -> Phase:
     if not are_known:
         return "unknown"
     return "mixed" if context and generation else "prefill" if context else "decode" if generation else "empty"
-
-
-def capture_of(annotation: str) -> tuple[int, str] | None:
-    """Batch size and mode of the graph that an annotation says is captured (`capture_32_FULL`); None for others."""
-    match = _CAPTURE.fullmatch(annotation[:_LONGEST])
-    return (int(match["bs"]), match["mode"]) if match else None
 
 
 def phase_named(annotation: str) -> Phase:

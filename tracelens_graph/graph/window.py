@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 
@@ -31,6 +32,7 @@ _MOST_LISTED = 8
 Threads = Literal["own", "all"]
 
 
+@dataclass(eq=False, repr=False)
 class Window(Memo):
     """Some nodes of a graph.
 
@@ -48,24 +50,16 @@ class Window(Memo):
             by iterations. An iteration lasts until the next one begins, also if that is not in the window.
     """
 
-    def __init__(
-        self,
-        core: Core,
-        mask: Mask | None = None,
-        title: str = "",
-        extension: Hashable | None = None,
-        all_frames: bool = False,
-        around: Window | None = None,
-        all_iterations: Window | None = None,
-    ) -> None:
+    core: Core
+    _mask: Mask | None = None
+    title: str = ""
+    extension: Hashable | None = None
+    all_frames: bool = False
+    around: Window | None = None
+    all_iterations: Window | None = None
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self.core = core
-        self.title = title
-        self.extension = extension
-        self.all_frames = all_frames
-        self.around = around
-        self.all_iterations = all_iterations
-        self._mask = mask
 
     @property
     def framework(self) -> Framework:
@@ -117,38 +111,28 @@ class Window(Memo):
         both = mask if self._mask is None else self._mask & mask
         both_titles = "; ".join(filter(None, (self.title, title)))
         whole = self.all_iterations and self.all_iterations.narrowed(mask, title)
-        return self._with(mask=both, title=both_titles, around=around or self.around, all_iterations=whole)
+        return replace(self, _mask=both, title=both_titles, around=around or self.around, all_iterations=whole)
 
     def of_iterations(self, mask: Mask, title: str) -> Window:
         """The nodes of some iterations of a server: those of this window that a mask over all rows keeps."""
-        return self.narrowed(mask, title)._with(all_iterations=self.all_iterations or self)
+        return replace(self.narrowed(mask, title), all_iterations=self.all_iterations or self)
 
     def retitled(self, title: str) -> Window:
         """The same nodes under another title."""
-        return self._with(title=title)
+        return replace(self, title=title)
 
     def extended(self, extension: Hashable) -> Window:
         """The same nodes for analyses that go by an extension."""
-        return self._with(extension=extension)
+        return replace(self, extension=extension)
 
     def with_all_frames(self) -> Window:
         """The same nodes for screens that show the frames of frameworks, too."""
-        return self._with(all_frames=True)
+        return replace(self, all_frames=True)
 
     def moved_to(self, core: Core) -> Window:
         """The same rows of another graph, such as a copy with other names."""
-        beside = {
-            name: window and window.moved_to(core)
-            for name, window in (("around", self.around), ("all_iterations", self.all_iterations))
-        }
-        return self._with(core=core, **beside)
-
-    def _with(self, **changes: Any) -> Self:
-        same = {
-            "core": self.core, "mask": self._mask, "title": self.title, "extension": self.extension,
-            "all_frames": self.all_frames, "around": self.around, "all_iterations": self.all_iterations,
-        }  # fmt: skip
-        return type(self)(**(same | changes))
+        around, every = (one and one.moved_to(core) for one in (self.around, self.all_iterations))
+        return replace(self, core=core, around=around, all_iterations=every)
 
     def titled(self, text: str) -> str:
         """A table's title, with what the table was restricted to, and what in it is inferred or not sure."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from tracelens_graph.hlo import work
@@ -66,7 +65,7 @@ def facts(program: Program, one: Instruction, unlisted: int = 0) -> Facts:
         result=str(one.shape)[:_LONGEST],
         body=" ".join(code for code in program.opcodes_inside(one) if code not in work.FREE)[:_LONGEST],
         target=one.target[:_LONGEST],
-        groups=_listed(groups)[:_LONGEST],
+        groups="".join(f"{{{','.join(map(str, group[:_LONGEST]))}}}" for group in groups)[:_LONGEST],
         flops=cost.flops,
         transcendentals=cost.transcendentals,
         bytes=cost.bytes,
@@ -155,7 +154,3 @@ def _multiplying(program: Program, one: Instruction) -> list[Instruction]:
         inside = program.inside(one)
         program.known[key] = [inner for inner in inside if inner.convolution or dims_of(inner) is not None]
     return [one, *program.known[key]]
-
-
-def _listed(groups: Sequence[Sequence[int]]) -> str:
-    return "".join(f"{{{','.join(map(str, group[:_LONGEST]))}}}" for group in groups)

@@ -31,7 +31,7 @@ OPS: Rows = [
     *_reduce("aten::amin", kind="min"),
     *_reduce("aten::norm", "aten::linalg_norm", kind="norm", dims=2),
     *_reduce("aten::std", "aten::var", "aten::logsumexp", kind="sum"),
-    *_reduce("aten::cumsum", "aten::cumprod", reader="reduction.Scan"),
+    *_reduce("aten::cumsum", "aten::cumprod", reader="reduction.scan_call"),
     *_more("aten::argmax", kind="max", single=True, result="long"),
     *_more("aten::argmin", kind="min", single=True, result="long"),
     *_more("aten::all", kind="all", single=True, result="bool"),
@@ -49,11 +49,11 @@ OPS: Rows = [
     # --- Pooling ---------------------------------------------------------------------------------------------------
     *ops(
         "aten::max_pool2d_with_indices", "aten::max_pool3d_with_indices",
-        model=model("reduction.Pooling", dilation=4, ceil=5, indices=True), sheet="Pooling_fwd",
+        model=model("reduction.pooling_call", dilation=4, ceil=5, indices=True), sheet="Pooling_fwd",
     ),
     *ops(
-        "aten::avg_pool2d", "aten::avg_pool3d", model=model("reduction.Pooling", dilation=None, ceil=4, indices=False),
-        sheet="Pooling_fwd",
+        "aten::avg_pool2d", "aten::avg_pool3d", sheet="Pooling_fwd",
+        model=model("reduction.pooling_call", dilation=None, ceil=4, indices=False),
     ),
     *ops(
         "aten::max_pool2d_with_indices_backward", "aten::max_pool3d_with_indices_backward",

@@ -84,10 +84,10 @@ OPS: Rows = [
     ),
     # Of triton_kernels, which name their autograd functions so.
     *ops("TopK", "SortTokens", model=model("moe.operands_call"), sheet="MoE_aux_fwd"),
-    *_aux("aiter::topk_softplus", model=model("moe.Chosen", gating=2, flops=6)),
-    *_aux("aiter::topk_softmax", model=model("moe.Chosen", gating=3, flops=5), in_tracelens=False),
-    *ops("_moe_C::topk_softmax", model=model("moe.Chosen", gating=3, flops=5), sheet="MoE_aux_fwd"),
-    *ops("sgl_kernel::topk_softmax", model=model("moe.Chosen", gating=2, flops=5), sheet="MoE_aux_fwd"),
+    *_aux("aiter::topk_softplus", model=model("moe.chosen_call", gating=2, flops=6)),
+    *_aux("aiter::topk_softmax", model=model("moe.chosen_call", gating=3, flops=5), in_tracelens=False),
+    *ops("_moe_C::topk_softmax", model=model("moe.chosen_call", gating=3, flops=5), sheet="MoE_aux_fwd"),
+    *ops("sgl_kernel::topk_softmax", model=model("moe.chosen_call", gating=2, flops=5), sheet="MoE_aux_fwd"),
     *_aux(
         "sglang_profiler::fused_moe_triton_kernels_fused_append_shared_experts",
         model=model("moe.with_shared_experts", tensors=(0, 1)),
@@ -170,20 +170,21 @@ OPS: Rows = [
     # --- Hyper-connections ---------------------------------------------------------------------------------------
     *_hyper_connection(
         "aiter::mhc_post",
-        model=model("collective_ops.HyperConnection", streams=2, touched=(0, 1, 2, 3, 4), mixes=True),
+        model=model("collective_ops.hyper_connection_call", streams=2, touched=(0, 1, 2, 3, 4), mixes=True),
     ),
     *_hyper_connection(
         "aiter::mhc_pre_gemm_sqrsum",
-        model=model("collective_ops.HyperConnection", streams=2, touched=(0, 1, 2, 3), projection=3),
+        model=model("collective_ops.hyper_connection_call", streams=2, touched=(0, 1, 2, 3), projection=3),
     ),
     *_hyper_connection(
         "aiter::mhc_pre_big_fuse_rmsnorm",
-        model=model("collective_ops.HyperConnection", streams=7, touched=(0, 1, 2, 3, 7, 8), folds=True),
+        model=model("collective_ops.hyper_connection_call", streams=7, touched=(0, 1, 2, 3, 7, 8), folds=True),
     ),
     *_hyper_connection(
         "aiter::mhc_fused_post_pre_gemm_sqrsum",
         model=model(
-            "collective_ops.HyperConnection", streams=4, touched=(0, 1, 2, 2, 3, 4, 5, 6, 7), projection=7, mixes=True
+            "collective_ops.hyper_connection_call", streams=4, touched=(0, 1, 2, 2, 3, 4, 5, 6, 7), projection=7,
+            mixes=True,
         ),
     ),
 ]  # fmt: skip

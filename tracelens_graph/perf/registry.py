@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from importlib import import_module
 from typing import Any
@@ -13,39 +13,10 @@ from tracelens_graph.op_table.entry import ModelSpec, OpEntry
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.model import CallContext, Estimate, OpModel, sheets_of
+from tracelens_graph.utils.lazy import Lazy
 
 _NUMBERED = re.compile(r"(sglang_profiler::.+)_\d+")
 """SGLang numbers the instances of its ranges."""
-
-
-class Models(Mapping[str, OpModel]):
-    """The models of a table of ops. Looking one up imports its family and no other; going through names imports none.
-
-    Args:
-        table: op name -> what is known of it; ops without a model are left out.
-    """
-
-    def __init__(self, table: Mapping[str, OpEntry]) -> None:
-        self._entries = {name: entry for name, entry in table.items() if entry.model}
-        self._models: dict[str, OpModel] = {}
-
-    def __getitem__(self, name: str) -> OpModel:
-        if name not in self._models:
-            self._models[name] = _made(self._entries[name])
-        return self._models[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._entries
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-
-MODELS: Mapping[str, OpModel] = Models(OP_TABLE)
-"""All models. Those of ops that TraceLens has no model of claim no GPU events."""
 
 
 @cache
@@ -61,6 +32,19 @@ def _made(entry: OpEntry) -> OpModel:
         inside=getattr(reader, "inside", ()),
         grids=getattr(reader, "grids", False),
     )
+
+
+def models_of(table: Mapping[str, OpEntry]) -> Lazy[OpModel]:
+    """The models of a table of ops. Looking one up imports its family and no other; going through names imports none.
+
+    Args:
+        table: op name -> what is known of it; ops without a model are left out.
+    """
+    return Lazy({name: entry for name, entry in table.items() if entry.model}, _made)
+
+
+MODELS: Mapping[str, OpModel] = models_of(OP_TABLE)
+"""All models. Those of ops that TraceLens has no model of claim no GPU events."""
 
 
 @cache

@@ -71,34 +71,14 @@ class PackedDetails(Details):
         return self._trace_id
 
 
-class DeferredList(Sequence[Any]):
-    """A list that is read as a whole on first use."""
+class _Deferred:
+    """What is read as a whole on first use."""
 
-    def __init__(self, read: Callable[[], list[Any]]) -> None:
+    def __init__(self, read: Callable[[], Any]) -> None:
         self._read = read
 
     @cached_property
-    def _items(self) -> list[Any]:
-        return self._read()
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._items[index]
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return list, (self._items,)
-
-
-class DeferredDict(Mapping[Any, Any]):
-    """A dictionary that is read as a whole on first use."""
-
-    def __init__(self, read: Callable[[], dict[Any, Any]]) -> None:
-        self._read = read
-
-    @cached_property
-    def _items(self) -> dict[Any, Any]:
+    def _items(self) -> Any:
         return self._read()
 
     def __getitem__(self, key: Any) -> Any:
@@ -111,7 +91,15 @@ class DeferredDict(Mapping[Any, Any]):
         return len(self._items)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (self._items,)
+        return type(self._items), (self._items,)
+
+
+class DeferredList(_Deferred, Sequence[Any]):
+    """A list that is read as a whole on first use."""
+
+
+class DeferredDict(_Deferred, Mapping[Any, Any]):
+    """A dictionary that is read as a whole on first use."""
 
 
 # --- columns --------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import json
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ import numpy as np
 from tracelens_graph.errors import TraceError
 from tracelens_graph.registry import about_columns
 from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.lazy import Lazy
 
 _HEAD = re.compile(rb'\A\s*\{\s*"schema_version"\s*:')
 _HEAD_SIZE = 256
@@ -40,32 +41,7 @@ def is_report(path: str | Path) -> bool:
         return False
 
 
-class _Tables(Mapping[str, Table]):
-    """Tables by name, each made of what stands for it (`_given`) when it is asked for."""
-
-    def __init__(self, given: Mapping[str, Any]) -> None:
-        self._given = given
-        self._tables: dict[str, Table] = {}
-
-    def _table(self, name: str, given: Any) -> Table:
-        raise NotImplementedError
-
-    def __getitem__(self, name: str) -> Table:
-        if name not in self._tables:
-            self._tables[name] = self._table(name, self._given[name])
-        return self._tables[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._given
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._given)
-
-    def __len__(self) -> int:
-        return len(self._given)
-
-
-class JsonTables(_Tables):
+class JsonTables(Lazy[Table]):
     """The tables of a report by name, each made when it is asked for.
 
     Attributes:
@@ -90,9 +66,10 @@ class JsonTables(_Tables):
         if found.get("cut_short"):
             raise TraceError(f"{path}: holds the first rows of tables only; report -o FILE.json writes all of them")
         self.window = str(found.get("window") or "")
-        super().__init__(tables)
+        super().__init__({name: (name, given) for name, given in tables.items()}, self._table)
 
-    def _table(self, name: str, given: Any) -> Table:
+    def _table(self, named: tuple[str, Any]) -> Table:
+        name, given = named
         rows = given.get("rows") if isinstance(given, dict) else None
         if not isinstance(rows, list):
             raise TraceError(f"{self._path}: table {name} has no rows")
@@ -134,20 +111,16 @@ _TRUTH = {"true": True, "false": False, "": None}
 _WORDS = {"nan": float("nan"), "inf": float("inf"), "null": None}
 
 
-class CsvTables(_Tables):
+def csv_tables(folder: str | Path) -> Lazy[Table]:
     """The tables of a folder by name (file name without `.csv`), each read when it is asked for.
 
     Raises:
         TraceError: the folder holds no CSV file.
     """
-
-    def __init__(self, folder: str | Path) -> None:
-        super().__init__({file.stem: file for file in sorted(Path(folder).glob("*.csv"))})
-        if not self._given:
-            raise TraceError(f"{folder}: a folder without CSV files")
-
-    def _table(self, name: str, given: Path) -> Table:
-        return read_table(given)
+    files = {file.stem: file for file in sorted(Path(folder).glob("*.csv"))}
+    if not files:
+        raise TraceError(f"{folder}: a folder without CSV files")
+    return Lazy(files, read_table)
 
 
 def read_table(file: Path) -> Table:

@@ -110,7 +110,7 @@ class _Builder:
             tree.last.append(node)
             for side, row in enumerate(rows):
                 tree.events[side].append(row >= 0 and bool(is_event[side][row]))
-            items = self._below(merged) if merged else below
+            items = _in_order([*self._ops_below(merged), *self._launches(merged)]) if merged else below
             stack += [(item.rows, node, item.merged, item.below) for item in reversed(items)]
         for node in range(len(tree.rows) - 1, -1, -1):
             if (above := tree.parent[node]) >= 0:
@@ -141,10 +141,6 @@ class _Builder:
                 break
             _, op = below[0]
         return op
-
-    def _below(self, merged: int) -> list[_Item]:
-        """What stands right below a merged node: ops, and the launches and GPU events of its own."""
-        return _in_order([*self._ops_below(merged), *self._launches(merged)])
 
     def _top(self) -> list[_Item]:
         """What stands at the top: also ops without GPU work, and what no shared op holds."""

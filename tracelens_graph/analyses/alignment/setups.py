@@ -62,7 +62,7 @@ def unlike(difference: Diff) -> Iterator[Unlike]:
     models = [_model(side) for side in sides]
     if all(models) and not any(model in _classes(side) for model, side in zip(models, sides[::-1], strict=True)):
         yield Unlike(f"models {quoted(models[0])} -> {quoted(models[1])}", "places pair work of other models")
-    devices = [_devices(core) for core in (a, b)]
+    devices = [{str(one["name"]) for one in _described(core) if one.get("name")} for core in (a, b)]
     if all(devices) and devices[0] != devices[1]:
         yield Unlike("GPUs", _OF_DEVICE)
     yield from _of_recorded(a, b)
@@ -116,10 +116,6 @@ def _classes(side: Forest) -> set[str]:
     nodes = np.flatnonzero(side.row >= 0)
     kinds = side.window.core.columns.kind[side.row[nodes]]
     return {_class(side, node) for node in nodes[kinds == Kind.Module].tolist()}
-
-
-def _devices(core: Core) -> set[str]:
-    return {str(one["name"]) for one in _described(core) if one.get("name")}
 
 
 def _described(core: Core) -> list[Mapping[str, Any]]:

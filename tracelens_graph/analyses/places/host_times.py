@@ -134,11 +134,6 @@ LEVELS: Mapping[By, Callable[[Window], Mask]] = {
 """Level -> for each row of a graph whether it is one of its calls."""
 
 
-def host_calls(w: Window, by: By) -> HostCalls:
-    """The calls of a level, those outside of the window, too; kept with the window."""
-    return w.once(_host_calls, by)
-
-
 def _host_calls(w: Window, by: By) -> HostCalls:
     return calls_among(w.core, LEVELS[by](w))
 
@@ -210,7 +205,7 @@ def host_times(g: Core | Window, by: Literal["op", "function", "line", "module",
     """
     w = window_of(g)
     core, c = w.core, w.core.columns
-    found = host_calls(w, by)
+    found = w.once(_host_calls, by)
     held = w.holds(found.rows)
     inside = np.flatnonzero(held)
     rows = found.rows[inside]

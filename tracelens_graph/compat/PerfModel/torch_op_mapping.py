@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from tracelens_graph.op_table import OP_TABLE
 from tracelens_graph.perf.model import OpModel
-from tracelens_graph.perf.registry import Models
+from tracelens_graph.perf.registry import models_of
 
-TRACELENS_MODELS: Mapping[str, OpModel] = Models({op: entry for op, entry in OP_TABLE.items() if entry.in_tracelens})
+TRACELENS_MODELS: Mapping[str, OpModel] = models_of({op: entry for op, entry in OP_TABLE.items() if entry.in_tracelens})
 """Op name -> our model of it, of the ops that TraceLens has a model of."""
 
 op_to_perf_model_class_map = TRACELENS_MODELS

@@ -29,7 +29,7 @@ from tracelens_graph.perf.families.hlo import instruction
 from tracelens_graph.perf.model import CallContext
 from tracelens_graph.perf.scalar_types import known
 from tracelens_graph.tables.table import Table
-from tracelens_graph.utils.arrays import Mask, Rows
+from tracelens_graph.utils.arrays import Rows
 
 
 def sheet_of(category: str) -> str:
@@ -40,7 +40,7 @@ def sheet_of(category: str) -> str:
 def op_sheets(w: Window) -> dict[str, Table]:
     """A table for each category with kernels of instructions that have a model."""
     kernels = Kernels.of(w)
-    models = _models(kernels)
+    models = [_cost(one) for one in kernels.instructions]
     has = np.array([one is not None for one in models], bool)[kernels.instruction]
     categories = np.array(kernels.categories, object)
     work = _charged(kernels, models)
@@ -52,11 +52,6 @@ def op_sheets(w: Window) -> dict[str, Table]:
 
 
 # --- what instructions cost --------------------------------------------------------------------------------------
-
-
-def _models(kernels: Kernels) -> list[Cost | None]:
-    """Cost of each instruction, with TraceLens's parameters; None for what it has no table of."""
-    return [_cost(one) for one in kernels.instructions]
 
 
 def _cost(one: Instruction) -> Cost | None:
@@ -142,11 +137,6 @@ class _Work:
     flops: np.ndarray
     bytes: np.ndarray
 
-    @property
-    def is_done(self) -> Mask:
-        """Whether a kernel has work of its instruction."""
-        return ~np.isnan(self.flops)
-
 
 def _charged(kernels: Kernels, models: list[Cost | None]) -> _Work:
     """The work of each instance of an instruction, in equal parts to its kernels of the name with most time."""
@@ -174,7 +164,7 @@ def _charged(kernels: Kernels, models: list[Cost | None]) -> _Work:
 def _sheet(name: str, kernels: Kernels, places: Rows, models: list[Cost | None], work: _Work) -> Table:
     chosen, flops, moved = kernels.take(places), work.flops[places], work.bytes[places]
     params = text_codes([json.dumps(one.params) if one else "" for one in models])
-    group, first = group_by(text_codes(chosen.names), params[chosen.instruction], work.is_done[places])
+    group, first = group_by(text_codes(chosen.names), params[chosen.instruction], (~np.isnan(work.flops))[places])
     c, count = chosen.core.columns, len(first)
     costs = [models[at] for at in chosen.instruction[first].tolist()]
     sizes = dict.fromkeys(size for cost in costs if cost for size in cost.params)

@@ -5,7 +5,7 @@ Of a collective only the traffic of the device's own memory is counted; what goe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
@@ -36,40 +36,39 @@ def all_reduce_rms_norm(sent: Tensor, weight: Tensor) -> Cost:
     return replace(cost, params=params)
 
 
-@dataclass(frozen=True)
-class HyperConnection:
+def hyper_connection_call(
+    arguments: Arguments,
+    context: CallContext,
+    *,
+    streams: int,
+    touched: tuple[int, ...],
+    projection: int | None = None,
+    mixes: bool = False,
+    folds: bool = False,
+) -> Cost:
     """Reads the arguments of manifold-constrained hyper-connections (https://arxiv.org/abs/2512.24880).
 
     M tokens have n residual streams of C channels. Mixing them back takes 2MnC(n + 1) FLOPs; projecting them on `rows`
     outputs 2M·rows·nC, as a matrix product; folding them into the input of a layer, with its norm, 2MnC + 5MC.
 
-    Attributes:
+    Args:
         streams: position of a tensor (M, n, C).
         touched: positions of what is read or written, with repeats.
         projection: position of the projection (rows, nC); None if there is none.
         mixes, folds: whether streams are mixed back, or folded.
     """
-
-    streams: int
-    touched: tuple[int, ...]
-    projection: int | None = None
-    mixes: bool = False
-    folds: bool = False
-
-    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
-        """The cost of a call."""
-        streams = arguments.tensor(self.streams)
-        if len(streams.shape) != 3:
-            raise CannotModel("the residual is not (tokens, streams, channels)")
-        tokens, n, channels = streams.shape
-        params: dict[str, Any] = {"M": tokens, "n": n, "C": channels, "dtype_in": streams.dtype}
-        flops = 2 * streams.elements * (n + 1) if self.mixes else 0
-        flops += 2 * streams.elements + 5 * tokens * channels if self.folds else 0
-        if self.projection is not None:
-            projection = arguments.tensor(self.projection)
-            params["K"] = n * channels
-            params["hc3"] = projection.elements // max(n * channels, 1)
-            flops += 2 * tokens * projection.elements
-        moved = traffic(arguments.tensor(index) for index in self.touched)
-        unit: Unit = "vector" if self.projection is None else "matrix"
-        return Cost(flops, moved, unit, known(streams.dtype).precision, params)
+    residual = arguments.tensor(streams)
+    if len(residual.shape) != 3:
+        raise CannotModel("the residual is not (tokens, streams, channels)")
+    tokens, n, channels = residual.shape
+    params: dict[str, Any] = {"M": tokens, "n": n, "C": channels, "dtype_in": residual.dtype}
+    flops = 2 * residual.elements * (n + 1) if mixes else 0
+    flops += 2 * residual.elements + 5 * tokens * channels if folds else 0
+    if projection is not None:
+        projected = arguments.tensor(projection).elements
+        params["K"] = n * channels
+        params["hc3"] = projected // max(n * channels, 1)
+        flops += 2 * tokens * projected
+    moved = traffic(arguments.tensor(index) for index in touched)
+    unit: Unit = "vector" if projection is None else "matrix"
+    return Cost(flops, moved, unit, known(residual.dtype).precision, params)

@@ -6,7 +6,7 @@ operands is four bytes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 from math import prod
 from typing import Any
@@ -120,64 +120,50 @@ def resized(source: Tensor, shape: Shape) -> Cost:
     return vector_cost(result.elements, (source, result), source, params)
 
 
-@dataclass(frozen=True)
-class Unary:
+def unary_call(arguments: Arguments, context: CallContext, *, other: str = "result", in_place: bool = False) -> Cost:
     """Reads the arguments of a unary operation.
 
-    Attributes:
+    Args:
         other: what a tensor at position 1 is: what is written or the other end of a copy ("result"), or an operand.
         in_place: whether the result takes the place of the source.
     """
-
-    other: str = "result"
-    in_place: bool = False
-
-    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
-        """The cost of a call."""
-        source, other = arguments.optional(0), arguments.optional(1)
-        if self.other == "operand" and other is not None:
-            cost = binary(source or NUMBER, other, arguments.optional(2), in_place=self.in_place)
-            return replace(cost, params=_unary_params(source or other, None))
-        return unary(arguments.tensor(0), None if self.in_place else other)
+    source, second = arguments.optional(0), arguments.optional(1)
+    if other == "operand" and second is not None:
+        cost = binary(source or NUMBER, second, arguments.optional(2), in_place=in_place)
+        return replace(cost, params=_unary_params(source or second, None))
+    return unary(arguments.tensor(0), None if in_place else second)
 
 
 @looks_at_context
 def copy_call(arguments: Arguments, context: CallContext) -> Cost:
     """`(destination, source, …)`. Between host and device the destination's bytes cross the link."""
-    cost = Unary()(arguments, context)
+    cost = unary_call(arguments, context)
     if not over_the_link(context.kernels):
         return cost
     return replace(cost, link_bytes=traffic([arguments.tensor(0)]))
 
 
-@dataclass(frozen=True)
-class Binary:
+def binary_call(
+    arguments: Arguments, context: CallContext, *, dtype: str = "", in_place: bool = False, divides: bool = False
+) -> Cost:
     """Reads the arguments of a binary operation: operands at 0 and 1, the result anywhere behind.
 
-    Attributes:
+    Args:
         dtype: type of the result where it does not follow from the operands.
         in_place: whether the result takes the place of the first operand.
         divides: whether integers give floating point.
     """
+    first, second = (_operand(arguments, index) for index in (0, 1))
+    if first == NUMBER == second:
+        raise CannotModel("neither operand is a tensor" if arguments.recorded else "shapes are not recorded")
+    result = next(iter(present(*map(arguments.optional, range(2, len(arguments))))), None)
+    integers = divides and not (known(first.dtype).is_floating or known(second.dtype).is_floating)
+    return binary(first, second, result, dtype="float" if integers else dtype, in_place=in_place)
 
-    dtype: str = ""
-    in_place: bool = False
-    divides: bool = False
 
-    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
-        """The cost of a call."""
-        first, second = (self._operand(arguments, index) for index in (0, 1))
-        if first == NUMBER == second:
-            raise CannotModel("neither operand is a tensor" if arguments.recorded else "shapes are not recorded")
-        result = next(iter(present(*map(arguments.optional, range(2, len(arguments))))), None)
-        integers = self.divides and not (known(first.dtype).is_floating or known(second.dtype).is_floating)
-        dtype = "float" if integers else self.dtype
-        return binary(first, second, result, dtype=dtype, in_place=self.in_place)
-
-    @staticmethod
-    def _operand(arguments: Arguments, index: int) -> Tensor:
-        found = arguments.optional(index)
-        return NUMBER if found is None and arguments.type(index) == NUMBER.dtype else found or arguments.tensor(index)
+def _operand(arguments: Arguments, index: int) -> Tensor:
+    found = arguments.optional(index)
+    return NUMBER if found is None and arguments.type(index) == NUMBER.dtype else found or arguments.tensor(index)
 
 
 def padding_call(arguments: Arguments, context: CallContext) -> Cost:

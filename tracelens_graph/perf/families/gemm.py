@@ -167,7 +167,7 @@ def _product(
         dtype=fp4 if layout.packed else a.dtype,
         dtype_b=fp4 if values_b > 1 else b.dtype,
         dtype_out=out_type,
-        scale_block=_scale_block(layout, arguments),
+        scale_block=16 if layout.scale is not None and "e4m3" in arguments.type(layout.scale).lower() else SCALE_BLOCK,
         stored={"a": stored_bytes(a), "b": stored_bytes(b), "bias": stored_bytes(bias) if bias is not None else 0},
     )
     deciding = b.dtype if layout.compute == "b" else a.dtype
@@ -195,10 +195,6 @@ def _out_type(layout: Product, arguments: Arguments, a: Tensor, size: int) -> st
         if code in SCALAR_TYPES:
             return SCALAR_TYPES[code]
     return layout.result or _result_type(a.dtype)
-
-
-def _scale_block(layout: Product, arguments: Arguments) -> int:
-    return 16 if layout.scale is not None and "e4m3" in arguments.type(layout.scale).lower() else SCALE_BLOCK
 
 
 @looks_at_context

@@ -46,14 +46,10 @@ def instruction(args: Arguments, context: CallContext) -> Cost:
         flops + max(facts.transcendentals, 0),
         max(facts.bytes, 0),
         "matrix" if sheet in _MATRIX else "vector",
-        known(facts.type or _result_type(facts.result)).precision,
+        known(facts.type or facts.result.lstrip("(").partition("[")[0]).precision,
         _params(facts),
         sheet=sheet,
     )
-
-
-def _result_type(shape: str) -> str:
-    return shape.lstrip("(").partition("[")[0]
 
 
 def _params(facts: Facts) -> dict[str, Any]:

@@ -437,19 +437,12 @@ def operands_call(arguments: Arguments, context: CallContext) -> Cost:
     return vector_cost(largest.elements, operands, largest, params)
 
 
-@dataclass(frozen=True)
-class Chosen:
+def chosen_call(arguments: Arguments, context: CallContext, *, gating: int, flops: int) -> Cost:
     """Reads weights of the chosen experts at 0, and logits at a position."""
-
-    gating: int
-    flops: int
-
-    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
-        """The cost of a call."""
-        weights = arguments.tensor(0)
-        if not weights.shape:
-            raise CannotModel("how many experts are chosen is not recorded")
-        return scored_experts(arguments.tensor(self.gating), weights.shape[-1], flops=self.flops)
+    weights = arguments.tensor(0)
+    if not weights.shape:
+        raise CannotModel("how many experts are chosen is not recorded")
+    return scored_experts(arguments.tensor(gating), weights.shape[-1], flops=flops)
 
 
 def with_shared_experts(numbers: Tensor, weights: Tensor) -> Cost:

@@ -136,25 +136,19 @@ def _dims(arguments: Arguments, index: int, single: bool) -> tuple[int, ...] | N
     return None
 
 
-@dataclass(frozen=True)
-class Scan:
+def scan_call(arguments: Arguments, context: CallContext, *, backward: bool = False) -> Cost:
     """Reads the arguments `(source, dim, dtype)` of a cumulative sum or product.
 
-    Attributes:
+    Args:
         backward: as of `Reduction`.
     """
-
-    backward: bool = False
-
-    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
-        """The cost of a call."""
-        if self.backward:
-            _check_no_pair(arguments)
-        source = arguments.tensor(0)
-        number = arguments.integer(2)
-        widened = _widened(source.dtype)
-        dtype = widened if number is None else SCALAR_TYPES.get(number, widened)
-        return reduction(source, None, dtype=dtype, scan=True)
+    if backward:
+        _check_no_pair(arguments)
+    source = arguments.tensor(0)
+    number = arguments.integer(2)
+    widened = _widened(source.dtype)
+    dtype = widened if number is None else SCALAR_TYPES.get(number, widened)
+    return reduction(source, None, dtype=dtype, scan=True)
 
 
 def softmax_call(arguments: Arguments, context: CallContext) -> Cost:
@@ -198,31 +192,23 @@ def pooling(source: Tensor, window: tuple[int, ...], result: tuple[int, ...], *,
     return vector_cost(prod(result) * prod(window), (source, *written), source, params)
 
 
-@dataclass(frozen=True)
-class Pooling:
+def pooling_call(arguments: Arguments, context: CallContext, *, dilation: int | None, ceil: int, indices: bool) -> Cost:
     """Reads `(source, kernel, stride, padding, …)`; dilation and ceil_mode stand at the positions given."""
-
-    dilation: int | None
-    ceil: int
-    indices: bool
-
-    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
-        """The cost of a call."""
-        source, window = arguments.tensor(0), arguments.integers(1)
-        rank = len(window or ())
-        if not window or rank >= len(source.shape) or min(window) < 1:
-            raise CannotModel("the window is not recorded")
-        stride = _of_rank(arguments.integers(2) or window, rank)
-        padding = _of_rank(arguments.integers(3) or (0,), rank)
-        dilation = _of_rank((arguments.integers(self.dilation) if self.dilation else None) or (1,), rank)
-        if min(stride) < 1 or min(padding) < 0 or min(dilation) < 1:
-            raise CannotModel("stride, padding or dilation cannot be")
-        up = bool(arguments.boolean(self.ceil))
-        result = tuple(
-            _windows(size, pad, gap * (width - 1) + 1, step, up)
-            for size, width, step, pad, gap in zip(source.shape[-rank:], window, stride, padding, dilation, strict=True)
-        )
-        return pooling(source, window, source.shape[:-rank] + result, indices=self.indices)
+    source, window = arguments.tensor(0), arguments.integers(1)
+    rank = len(window or ())
+    if not window or rank >= len(source.shape) or min(window) < 1:
+        raise CannotModel("the window is not recorded")
+    stride = _of_rank(arguments.integers(2) or window, rank)
+    padding = _of_rank(arguments.integers(3) or (0,), rank)
+    gaps = _of_rank((arguments.integers(dilation) if dilation else None) or (1,), rank)
+    if min(stride) < 1 or min(padding) < 0 or min(gaps) < 1:
+        raise CannotModel("stride, padding or dilation cannot be")
+    up = bool(arguments.boolean(ceil))
+    result = tuple(
+        _windows(size, pad, gap * (width - 1) + 1, step, up)
+        for size, width, step, pad, gap in zip(source.shape[-rank:], window, stride, padding, gaps, strict=True)
+    )
+    return pooling(source, window, source.shape[:-rank] + result, indices=indices)
 
 
 def _windows(size: int, padding: int, extent: int, step: int, up: bool) -> int:

@@ -7,7 +7,7 @@ those.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
@@ -50,22 +50,15 @@ def difference_loss(source: Tensor, target: Tensor, *, reduced: bool = True) -> 
     return vector_cost(flops, (source, target, result), source, {"op_shape": shape})
 
 
-@dataclass(frozen=True)
-class Loss:
+def loss_call(arguments: Arguments, context: CallContext, *, reduction: int, likelihood: bool = False) -> Cost:
     """Reads the arguments of PyTorch's losses.
 
-    Attributes:
+    Args:
         reduction: position of how losses are reduced: 0 not at all, 1 mean, 2 sum.
         likelihood: whether targets are classes.
     """
-
-    reduction: int
-    likelihood: bool = False
-
-    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
-        """The cost of a call."""
-        formula = negative_log_likelihood if self.likelihood else difference_loss
-        return formula(arguments.tensor(0), arguments.tensor(1), reduced=arguments.integer(self.reduction) != 0)
+    formula = negative_log_likelihood if likelihood else difference_loss
+    return formula(arguments.tensor(0), arguments.tensor(1), reduced=arguments.integer(reduction) != 0)
 
 
 def likelihood_backward(gradient: Tensor, source: Tensor, target: Tensor) -> Cost:
@@ -124,19 +117,12 @@ def rows_put_back(gradient: Tensor, indices: Tensor, table_rows: int) -> Cost:
     return vector_cost(gradient.elements, (gradient, indices, table), gradient, params)
 
 
-@dataclass(frozen=True)
-class Rows:
+def rows_call(arguments: Arguments, context: CallContext, *, indices: int, dim: int | None = None) -> Cost:
     """Reads the positions of indices and of the dimension; None: the first one."""
-
-    indices: int
-    dim: int | None = None
-
-    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
-        """The cost of a call."""
-        dim = 0 if self.dim is None else arguments.integer(self.dim)
-        if dim is None:
-            raise CannotModel("the dimension is not recorded")
-        return rows_by_index(arguments.tensor(0), arguments.tensor(self.indices), dim)
+    dim = 0 if dim is None else arguments.integer(dim)
+    if dim is None:
+        raise CannotModel("the dimension is not recorded")
+    return rows_by_index(arguments.tensor(0), arguments.tensor(indices), dim)
 
 
 def scattered_add(target: Tensor, indices: Tensor) -> Cost:
@@ -193,20 +179,14 @@ def _step(parameters: Iterable[Tensor], flops: int, moved: int) -> Cost:
 
 
 @looks_at_context
-@dataclass(frozen=True)
-class FusedAdam:
+def fused_adam_call(arguments: Arguments, context: CallContext, *, decoupled: bool = False) -> Cost:
     """Reads `(parameters, gradients, means, squares, greatest squares, steps, lr, 2 betas, decay, eps, amsgrad)`."""
-
-    decoupled: bool = False
-
-    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
-        """The cost of a call."""
-        return adam(
-            arguments.tensors(0, kernel_element(context)),
-            decay=arguments.number(9) not in (None, 0.0),
-            decoupled=self.decoupled,
-            amsgrad=bool(arguments.boolean(11)),
-        )
+    return adam(
+        arguments.tensors(0, kernel_element(context)),
+        decay=arguments.number(9) not in (None, 0.0),
+        decoupled=decoupled,
+        amsgrad=bool(arguments.boolean(11)),
+    )
 
 
 @looks_at_context
@@ -221,29 +201,23 @@ def fused_sgd_call(arguments: Arguments, context: CallContext) -> Cost:
 
 
 @looks_at_context
-@dataclass(frozen=True)
-class ForEach:
+def for_each_call(
+    arguments: Arguments, context: CallContext, *, flops: int = 1, reads: bool = True, writes: bool = True
+) -> Cost:
     """Reads the arguments of an operation on lists of tensors.
 
-    Attributes:
+    Args:
         flops: per element of the first list.
         reads: whether the first list is read; else only written.
         writes: whether as much as the first list is written.
     """
-
-    flops: int = 1
-    reads: bool = True
-    writes: bool = True
-
-    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
-        """The cost of a call."""
-        dtype = kernel_element(context)
-        lists = [arguments.tensors(index, dtype) for index in range(len(arguments))]
-        first = lists[0] if lists else []
-        if not first:
-            raise CannotModel("sizes in the list of tensors are not recorded")
-        elements = sum(tensor.elements for tensor in first)
-        touched = [tensor for others in lists[1:] for tensor in others]
-        touched += first * (self.reads + self.writes)
-        params = {"num_tensors": len(first), "num_elements": elements}
-        return vector_cost(self.flops * elements, touched, first[0], params)
+    dtype = kernel_element(context)
+    lists = [arguments.tensors(index, dtype) for index in range(len(arguments))]
+    first = lists[0] if lists else []
+    if not first:
+        raise CannotModel("sizes in the list of tensors are not recorded")
+    elements = sum(tensor.elements for tensor in first)
+    touched = [tensor for others in lists[1:] for tensor in others]
+    touched += first * (reads + writes)
+    params = {"num_tensors": len(first), "num_elements": elements}
+    return vector_cost(flops * elements, touched, first[0], params)
