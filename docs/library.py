@@ -13,13 +13,7 @@ _MANY = 3
 IN_MEMORY = {
     "in words for people": "Instruction kernel_details_summary trunc_kernel_details top_ops message top_categories",
     "of what a database does not store":
-        "host hosts peak_gb_s percent_of_peak traffic_us saved_us perf_params captured padding padding_percent "
-        "compile_ms context_requests generation_requests host_ms device_ms idle_ms host_gap_ms tokens_per_s "
-        "percent_of_device step_ms token_us idle_percent gap_ms",
-    "which the statement does not compute":
-        "median_latency_us median_start_skew_us median_busbw_gb_s recorded_start_skew_us overlapped_us exposed_us "
-        "span_ms computing_ms exposed_ms exposed_wait_ms times_last held_up_ms percent_last bubble_ms "
-        "exchanged_bytes unmatched attention_percent",
+        "traffic_us saved_us perf_params compile_ms exposed_ms exposed_wait_ms unmatched",
     "as a database rounds rates otherwise": "TB/s_std TFLOPS/s_std",
 }  # fmt: skip
 """Why a database lacks columns of a table; all others are filled in by options of reports alone."""
@@ -71,7 +65,6 @@ def differences(query: Query, columns: Collection[str], explained: list[Paramete
     said = said if sentences["Query that takes"] else ["Query.", *said]
     lacking = [name for name in columns if name not in query.columns]
     reasons = {name: why for why, names in IN_MEMORY.items() for name in names.split()}
-    reasons["Cumulative Percentage (%)"] = "which the statement does not compute"
     given = [
         f"{_named([name for name in lacking if reasons.get(name) == why])}, {why}"
         for why in dict.fromkeys(reasons[name] for name in lacking if name in reasons)

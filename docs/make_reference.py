@@ -65,27 +65,27 @@ def reference() -> str:
 
 def _reference(g: tlg.TraceGraph) -> Iterator[str]:
     yield _MADE + "# Reference\n\n"
-    yield "What is in the graph, by name. [architecture.md](architecture.md) says how it comes about.\n"
+    yield "The contents of the graph, by name. [architecture.md](architecture.md) explains how it is built.\n"
 
     yield "\n## Python\n\n`import tracelens_graph as tlg`; names are imported on first use.\n\n"
     yield from _items((_c(name), _public(name)) for name in tlg.__all__)
-    yield "\n### TraceGraph\n\nBeside everything that networkx offers for reading a graph:\n\n"
+    yield "\n### TraceGraph\n\nIn addition to networkx's methods for reading a graph:\n\n"
     yield from _members(tlg.TraceGraph, Graph, Core)
-    yield "\n### Node\n\nWhat `g.node(uid)`, `g.find(...)` and every other question for nodes gives.\n\n"
+    yield "\n### Node\n\n`g.node(uid)`, `g.find(...)` and all other searches for nodes return nodes.\n\n"
     yield from _members(Node)
 
     yield "\n## Event nodes\n\n"
     yield (
-        "An event node stands for one entry of the file's event list; its `uid` is its position there. Kinds of the\n"
-        "group *host* and *GPU* make the call forest, those of the group *beside* accompany it. A file's entries that\n"
-        "are not nodes (flow arrows, metadata, spans) are counted by `tracelens-graph info`.\n\n"
+        "An event node stands for one entry of the file's event list; its `uid` is its position there. The groups\n"
+        "*host* and *GPU* make the call forest; kinds of the group *beside* are not in it.\n"
+        "`tracelens-graph info` counts the entries of a file that are not nodes (flow arrows, metadata, spans).\n\n"
     )
     group = {kind: name for name, kinds in _GROUPS for kind in kinds}
     yield from _items((f"{_c(k.name)} ({group[k]})", schema.KIND_MEANING[k]) for k in schema.Kind)
 
     yield (
         "\nThe kind follows from the event's category (`cat`); among Python frames `nn.Module: ...` is a `Module`,\n"
-        "among annotations `ProfilerStep#n` a `Step`. Other categories become no nodes and are counted.\n\n"
+        "among annotations `ProfilerStep#n` a `Step`. Entries of other categories are not nodes, but are counted.\n\n"
     )
     of_kind = [(k, [name for name, (_, kind) in CATEGORIES.items() if kind is k]) for k in schema.Kind]
     yield from _items((_c(k.name), ", ".join(map(_c, names))) for k, names in of_kind if names)
@@ -100,10 +100,10 @@ def _reference(g: tlg.TraceGraph) -> Iterator[str]:
         "of an argument set for `argset`, and leave out what was not recorded.\n"
     )
 
-    yield "\n## Flags\n\nBits of the property `flags`; `Node.flags` gives them in these words.\n\n"
+    yield "\n## Flags\n\nBits of the property `flags`; `Node.flags` returns these words.\n\n"
     yield from _items((f"{_c(f.name)} ({f.value})", schema.FLAG_MEANING[f]) for f in schema.Flag)
 
-    yield "\n## Owner rules\n\nHow a GPU event got the op it is charged to.\n\n"
+    yield "\n## Owner rules\n\nHow the op was found that a GPU event is charged to.\n\n"
     rules = ((_c(rule.name), schema.OWNER_RULE_MEANING[rule]) for rule in schema.OwnerRule)
     yield from _items(rules)
 

@@ -46,7 +46,7 @@ class Unpacked(Stream):
 
     Args:
         raw: the file as it is stored.
-        source: the `Source` that it is of, which is told of faults.
+        source: the `Source` that it is of, which records faults.
 
     Raises:
         TraceError: while reading: there is more; when made: the environment variable that says so holds no number.

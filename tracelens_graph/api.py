@@ -101,7 +101,7 @@ def diff(
     *,
     names: tuple[str, str] | None = None,
 ) -> TraceDiff:
-    """Compare two traces by structure: align their call trees, and say where GPU time changed, and why.
+    """Compare two traces by structure: align their call trees, and show where GPU time changed, and why.
 
     Of graphs in which steps are marked, a step of median GPU time of each is compared; `g.window()` takes the whole
     trace, `g.window(step=7)` another step.
@@ -221,7 +221,7 @@ def _from_database(database: Any, run: str) -> TraceGraphSet:
 
 
 def from_networkx(graph: Any) -> TraceGraph:
-    """A graph from a networkx one: from what `to_networkx()` made, changed or not, or from one built by hand.
+    """A graph from a networkx graph that `to_networkx()` made (changed or not) or that was built by hand.
 
     Nodes are uids with at least `kind`, `name`, `start_ns` and `dur_ns`; `pid`, `tid` and all other attributes of
     `Node.attributes()` are taken where given. Edges CALLS and LAUNCHES make the call forest (whatever the times

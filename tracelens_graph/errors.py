@@ -57,7 +57,7 @@ class TraceError(TraceLensGraphError):
 
 
 class NotATraceError(TraceError):
-    """The input is readable but is no profiler trace; the message says what it is."""
+    """The input is readable but not a profiler trace; the message says what it is."""
 
 
 class ExecutionTraceError(NotATraceError):
@@ -69,7 +69,7 @@ class XplaneError(NotATraceError):
 
 
 class ChangedTraceError(TraceError):
-    """The trace file changed while it was loaded or after, so what is read of it now cannot be trusted."""
+    """The trace file changed during or after loading, so its content can no longer be trusted."""
 
 
 class LinkError(TraceLensGraphError):
@@ -77,7 +77,7 @@ class LinkError(TraceLensGraphError):
 
 
 class NodeNotFoundError(TraceLensGraphError, KeyError):
-    """No node of the graph has the identity that was asked for."""
+    """The graph has no node with this id."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
@@ -108,7 +108,7 @@ class NoTimesError(AnalysisError, NotATraceError):
 
 
 class OutputError(TraceLensGraphError):
-    """A file cannot be written, or the format asked for is none of ours."""
+    """A file cannot be written, or its format is unknown."""
 
 
 class DatabaseError(TraceLensGraphError):

@@ -35,6 +35,7 @@
 //   total_subtree_kernel_time_sum: sum of the busy time of all GPU events below a call, us
 //   ex_UID: uid of the first call
 //   Percentage (%): share of total_direct_kernel_time_sum in the sum over all rows, %
+//   Cumulative Percentage (%): share of this row and those above it, %
 WITH {trace: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
@@ -78,11 +79,13 @@ WITH *, reduce(s = 0.0, ns IN direct.each | s + (ns - direct.middle) ^ 2)
           - (direct.sum - calls * direct.middle) ^ 2 / calls AS direct_squares,
      reduce(s = 0.0, ns IN below.each | s + (ns - below.middle) ^ 2)
        - (below.sum - calls * below.middle) ^ 2 / calls AS below_squares
+ORDER BY op[1] = 'unlinked', direct.sum DESC, first.uid
 WITH collect({op: op, place: place, first: first, args: args, calls: calls, direct: direct, below: below,
               direct_std: CASE WHEN calls > 1 THEN sqrt(direct_squares / (calls - 1)) END,
               below_std: CASE WHEN calls > 1 THEN sqrt(below_squares / (calls - 1)) END}) AS rows,
      sum(direct.sum) AS whole
-UNWIND rows AS row
+UNWIND range(0, size(rows) - 1) AS at
+WITH rows[at] AS row, whole, reduce(s = 0, above IN rows[..at + 1] | s + above.direct.sum) AS running, at
 RETURN row.op[0] AS name, row.op[1] AS `op category`, row.place[0] AS process_name, row.place[1] AS process_label,
        row.place[2] AS thread_name, row.args.input_dims AS `Input Dims`, row.args.input_types AS `Input type`,
        row.args.input_strides AS `Input Strides`, row.args.concrete_inputs AS `Concrete Inputs`,
@@ -96,5 +99,6 @@ RETURN row.op[0] AS name, row.op[1] AS `op category`, row.place[0] AS process_na
        row.below.min / 1e3 AS total_subtree_kernel_time_min, row.below.max / 1e3 AS total_subtree_kernel_time_max,
        row.below.sum / 1e3 AS total_subtree_kernel_time_sum,
        CASE WHEN NOT row.first:GpuEvent THEN row.first.uid END AS ex_UID,
-       CASE WHEN whole > 0 THEN 100.0 * row.direct.sum / whole END AS `Percentage (%)`
-ORDER BY row.op[1] = 'unlinked', row.direct.sum DESC, row.first.uid
+       CASE WHEN whole > 0 THEN 100.0 * row.direct.sum / whole END AS `Percentage (%)`,
+       CASE WHEN whole > 0 THEN 100.0 * running / whole END AS `Cumulative Percentage (%)`
+ORDER BY at

@@ -59,7 +59,8 @@ def test_no_events_can_be_cut_out_of_what_was_pulled(
 
 
 @pytest.mark.usefixtures("server")
-def test_pull_of_an_unknown_trace_leaves_the_file_alone(run: Run, tmp_path: Path) -> None:
+def test_pull_of_an_unknown_trace_leaves_the_file_alone(run: Run, mine: Path, tmp_path: Path) -> None:
+    assert run("db", "push", mine, "--run", "db-pull", "--replace")[0] == 0
     (tmp_path / "kept.tlg").write_text("mine")
     code, _, said = run("db", "pull", "nobody", "-o", tmp_path / "kept.tlg")
     assert (code, "--force replaces it" in said) == (1, True)

@@ -63,7 +63,9 @@ def test_draws_pictures_and_never_a_page_under_their_suffix(run: Run, trained: P
     text = (tmp_path / "r.svg").read_text()
     assert ">Roofline of rank0.json.gz on NVIDIA H100 SXM5<" in text
     assert "GEMM (" in text
-    for name in ("r.pdf", "r", "r.txt"):
+    assert run("roofline", trained, "-o", tmp_path / "r.txt")[0] == 0
+    assert (tmp_path / "r.txt").read_text().startswith("Time under the roofline of NVIDIA H100 SXM5")
+    for name in ("r.pdf", "r"):
         code, out, err = run("roofline", trained, "-o", tmp_path / name)
         assert (code, out) == (2, "")
         assert "name a file .html, .png, .svg" in err

@@ -90,7 +90,9 @@ def dumped(graphs: Database) -> Dump:
     joined = graphs.ask(
         "MATCH (a)-[e]->(b) RETURN elementId(a) AS a, type(e) AS type, properties(e) AS properties, elementId(b) AS b"
     )
-    edges = Counter((nodes[e["a"]], e["type"], repr(e["properties"]), nodes[e["b"]]) for e in joined.records())
+    edges = Counter(
+        (nodes[e["a"]], e["type"], repr(sorted(e["properties"].items())), nodes[e["b"]]) for e in joined.records()
+    )
     return Dump(Counter(nodes.values()), edges, graphs.traces())
 
 

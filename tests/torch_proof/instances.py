@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -133,7 +135,8 @@ def made(plan: ReplayPlan, form: str) -> Callable[[], Any]:
     if not source:
         return prepared(plan, "cpu")
     program: dict[str, Any] = {"__name__": "program"}
-    exec(compile(source, plan.op, "exec"), program)
+    with mock.patch.object(sys, "argv", ["program", "--device", "cpu"]):
+        exec(compile(source, plan.op, "exec"), program)
     call: Callable[[], Any] = program["call"]
     return call
 

@@ -119,7 +119,7 @@ _LACKS = {"GPU events": GPU_KINDS, "ops": (Kind.Op,), "modules": (Kind.Module,)}
 
 @dataclass(frozen=True, repr=False)
 class Question:
-    """A question and what answers it.
+    """A question and the function that answers it.
 
     Attributes:
         name: its name, also that of its table and of its query.

@@ -31,7 +31,7 @@ _FIELDS = {"category", "pattern", "op"}
 
 @dataclass(frozen=True)
 class KernelRule:
-    """A kernel whose name and op fit the patterns is of the category.
+    """A category of kernels, with patterns for the kernel's name and its op.
 
     Attributes:
         category: the category.

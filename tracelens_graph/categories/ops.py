@@ -18,7 +18,7 @@ GRAPH = "graph"
 
 @dataclass(frozen=True)
 class Rule:
-    """Names that match the pattern from their start are of the category."""
+    """A category of ops, with a pattern that matches names from their start."""
 
     pattern: re.Pattern[str]
     category: str
@@ -26,7 +26,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class OpRules:
-    """What categories are found by.
+    """The rules that find categories of ops.
 
     Attributes:
         names: full name of an operation -> category; these come first.

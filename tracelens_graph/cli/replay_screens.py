@@ -125,8 +125,7 @@ def print_sweep(found: Swept, files: Sequence[Path]) -> None:
 def print_removed(names: Sequence[str]) -> None:
     """Say which programs of an earlier run went."""
     if removed := [name for name in names if name.endswith(".py")]:
-        more = f" and {len(removed) - _MOST_FILES:,} more" * (len(removed) > _MOST_FILES)
-        named = ", ".join(removed[:_MOST_FILES]) + more
+        named = _some(removed, _MOST_FILES)
         _print_lines([f"removed {named} of an earlier run into this folder; another -o DIR keeps them"], indent="")
 
 
@@ -152,8 +151,12 @@ def print_failures(table: Table) -> None:
         if row["why"] and row["outcome"] not in ("no torch", "no jax"):  # which a note says
             reasons.setdefault(row["why"], []).append(row["file"])
     for why, files in reasons.items():
-        more = f" and {len(files) - _MOST_FILES:,} more" if len(files) > _MOST_FILES else ""
-        _print_lines([f"{', '.join(files[:_MOST_FILES])}{more}: {cut_end(why, _LONGEST)}"], indent="")
+        _print_lines([f"{_some(files, _MOST_FILES)}: {cut_end(why, _LONGEST)}"], indent="")
+
+
+def _some(names: Sequence[str], most: int) -> str:
+    """The first of some names, and how many more there are."""
+    return ", ".join(names[:most]) + f" and {len(names) - most:,} more" * (len(names) > most)
 
 
 def _print_lines(lines: Iterable[str], indent: str = "  ", behind: int = 2) -> None:
@@ -192,11 +195,7 @@ def _print_coverage(covered: Table, what: str = "Can be replayed", part: str = "
     for (why, remedy), percent in greatest[:shown]:
         if percent >= _SMALL:
             text = cut_end(f"{why}; what helps: {remedy}" if remedy else why, _LONGEST)
-            text = text.replace("what helps: nothing", "nothing helps")
-            for line in wrapped(
-                printable(f"  {percent:5.1f} %  {text}"), min(terminal_width(sys.stdout), _WIDEST), " " * 11
-            ):
-                put(f"{line}\n")
+            _print_lines([f"{percent:5.1f} %  {text.replace('what helps: nothing', 'nothing helps')}"], behind=9)
     if (rest := sum(percent for _, percent in greatest[shown:])) >= _SMALL:
         print(f"  {rest:5.1f} %  other reasons")
 
@@ -208,13 +207,11 @@ def _print_left_out(table: Table) -> None:
         if row["plan"] == "no":
             reasons.setdefault(("to be filled in" if row["file"] else "left out", row["why"]), []).append(row["op"])
     for (what, why), names in list(reasons.items())[:_MOST_LINES]:
-        counts = Counter(names)
-        listed = ", ".join(
-            f"{shown_name(name)} ({count:,} argument sets)" if count > 1 else shown_name(name)
-            for name, count in counts.most_common(_MOST_NAMES)
-        )
-        more = f" and {len(counts) - _MOST_NAMES:,} more" if len(counts) > _MOST_NAMES else ""
-        _print_lines([f"{what}: {listed}{more}: {cut_end(why, _LONGEST)}"], indent="")
+        counted = [
+            shown_name(name) + f" ({count:,} argument sets)" * (count > 1)
+            for name, count in Counter(names).most_common()
+        ]
+        _print_lines([f"{what}: {_some(counted, _MOST_NAMES)}: {cut_end(why, _LONGEST)}"], indent="")
     if len(reasons) > _MOST_LINES:
         print(f"left out: for {len(reasons) - _MOST_LINES:,} other reasons")
 

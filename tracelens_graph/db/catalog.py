@@ -1,4 +1,4 @@
-"""What traces are in a database, and how they leave it."""
+"""What traces are in a database, how they leave it, and how their events do: facts stay, as if pushed alone."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.db.connection import OpenDatabase
+from tracelens_graph.db.image import Options
 from tracelens_graph.db.statements import (
     DELETE_CONTEXT,
     DELETE_EVENTS,
     DELETE_UNUSED,
+    DELETE_UNUSED_OF_RUN,
     DELETIONS,
     DIFF,
     MATCHING,
@@ -19,12 +21,12 @@ from tracelens_graph.db.statements import (
 )
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.schema import SCHEMA_VERSION
-from tracelens_graph.schema.database import CONTEXT_PROPERTIES, DATABASE_VERSION
+from tracelens_graph.schema.database import CONTEXT_PROPERTIES, DATABASE_VERSION, EVENT, KEYS
 from tracelens_graph.schema.stored import Type
 from tracelens_graph.utils.suggest import did_you_mean, there_are
 
 if TYPE_CHECKING:
-    from neo4j import ManagedTransaction
+    from neo4j import ManagedTransaction, Session
 
 DELETED_AT_ONCE = 5000
 """Nodes of a transaction, with all their edges."""
@@ -41,6 +43,22 @@ _COMPLETE = {"pushed_ns", "schema_version", "tool_version", "options"}
 
 _BEGINNING = 8
 """Characters of an id that stand for it, at least."""
+
+FACTS = Options(kinds=())
+"""What is pushed of a trace whose events are forgotten."""
+
+_KEPT = ("Device", "StepTime")
+"""Labels of what belongs to one trace and is a fact."""
+
+_BEGIN = "MATCH (t:Trace {id: $trace}) SET t.options = $options, t.lean = true"
+"""From its commit on nobody asks the trace for events."""
+
+_ITS = "MATCH (n:{} {{trace: $trace}}) {}WITH n LIMIT $limit DETACH DELETE n RETURN count(*) AS deleted"
+_EVENTS = _ITS.format(EVENT, "WHERE n.pre >= 0 ")
+_CONTEXT = tuple(
+    _ITS.format(label, "") for label, key in KEYS.items() if key.scope == "trace" and label not in (EVENT, *_KEPT)
+)
+_END = "MATCH (t:Trace {id: $trace}) SET t.nodes = 0, t.pulled_edges = '{}', t.edges = COUNT { (t)--() }"
 
 _TRACES = "MATCH (t:Trace) RETURN properties(t) AS t ORDER BY t.run, t.rank, t.name"
 _DIFFS = "MATCH (d:Diff) RETURN properties(d) AS d ORDER BY d.name, d.key"
@@ -192,18 +210,10 @@ def drop_trace(db: OpenDatabase, trace: str, progress: Callable[[int, int], None
         if began is None:
             return
         # From now on nobody begins to push a comparison of it, or to match it with other ranks.
-        for diff in session.execute_read(diffs_of, trace):
-            drop_whole(db, DIFF, diff)
-        drop_whole(db, MATCHING, began["run"])
-        scope, events, done = {"trace": trace, "begun": began["begun_ns"]}, began.get("nodes", 0), 0
-        while deleted := session.execute_write(delete, DELETE_EVENTS, {"limit": DELETED_AT_ONCE, **scope}):
-            done += deleted
-            if progress:
-                progress(min(done, events), events)
-        session.execute_write(run_all, DELETE_CONTEXT, {"run": began["run"], **scope})
-        for statement in DELETE_UNUSED:
-            while session.execute_write(delete, statement, {"limit": DELETED_AT_ONCE}):
-                pass
+        given = {"trace": trace, "begun": began["begun_ns"], "run": began["run"], "limit": DELETED_AT_ONCE}
+        _delete_events(db, session, DELETE_EVENTS, given, began.get("nodes", 0), progress)
+        session.execute_write(_run_all, DELETE_CONTEXT, given)
+        _delete_all(session, DELETE_UNUSED, given)
 
 
 def drop_whole(db: OpenDatabase, whole: Whole, key: str) -> None:
@@ -218,10 +228,30 @@ def drop_whole(db: OpenDatabase, whole: Whole, key: str) -> None:
         began = session.execute_write(_begin, whole, key)
         if began is None:
             return
-        scope = {whole.parameter: key, "begun": began["begun_ns"]}
-        for statement in DELETIONS[whole]:
-            while session.execute_write(delete, statement, {"limit": DELETED_AT_ONCE, **scope}):
-                pass
+        given = {whole.parameter: key, "begun": began["begun_ns"], "limit": DELETED_AT_ONCE}
+        _delete_all(session, DELETIONS[whole], given)
+
+
+def _delete_events(
+    db: OpenDatabase, session: Session, statement: str, given: Mapping[str, Any], events: int,
+    progress: Callable[[int, int], None] | None,
+) -> None:  # fmt: skip
+    """Delete the events of a trace by a statement, and before that its comparisons and the matching of its run."""
+    for diff in session.execute_read(_diffs_of, given["trace"]):
+        drop_whole(db, DIFF, diff)
+    drop_whole(db, MATCHING, given["run"])
+    done = 0
+    while deleted := session.execute_write(_delete, statement, given):
+        done += deleted
+        if progress:
+            progress(min(done, events), events)
+
+
+def _delete_all(session: Session, statements: Iterable[str], given: Mapping[str, Any]) -> None:
+    """Run each of some statements that delete until nothing is left."""
+    for statement in statements:
+        while session.execute_write(_delete, statement, given):
+            pass
 
 
 def _begin(tx: ManagedTransaction, whole: Whole, key: str) -> Mapping[str, Any] | None:
@@ -229,17 +259,34 @@ def _begin(tx: ManagedTransaction, whole: Whole, key: str) -> Mapping[str, Any] 
     return found["t"] if found else None
 
 
-def diffs_of(tx: ManagedTransaction, trace: str) -> list[str]:
-    """Keys of the comparisons of a trace."""
+def _diffs_of(tx: ManagedTransaction, trace: str) -> list[str]:
     return tx.run("MATCH (d:Diff)-[:COMPARES]->(:Trace {id: $trace}) RETURN d.key", trace=trace).value()
 
 
-def delete(tx: ManagedTransaction, statement: str, parameters: Mapping[str, Any]) -> int:
-    """Run a statement that deletes, and says how many nodes or edges."""
+def _delete(tx: ManagedTransaction, statement: str, parameters: Mapping[str, Any]) -> int:
     return tx.run(statement, dict(parameters)).single(strict=True)["deleted"]
 
 
-def run_all(tx: ManagedTransaction, statements: Iterable[str], parameters: Mapping[str, Any]) -> None:
-    """Run statements, one after the other."""
+def _run_all(tx: ManagedTransaction, statements: Iterable[str], parameters: Mapping[str, Any]) -> None:
     for statement in statements:
         tx.run(statement, dict(parameters)).consume()
+
+
+def forget_events(
+    db: OpenDatabase, trace: Mapping[str, Any], progress: Callable[[int, int], None] | None = None
+) -> None:
+    """Delete the events of a trace, what else belongs to it alone, and its comparisons; facts stay.
+
+    In batches, and to be gone on with if it is cut off. The matching of its run goes, too: it holds times of events.
+
+    Args:
+        db: the database.
+        trace: properties of a complete trace.
+        progress: called with events deleted and events in all.
+    """
+    given = {"trace": trace["id"], "run": trace["run"], "options": FACTS.text, "limit": DELETED_AT_ONCE}
+    with db.session() as session:
+        session.execute_write(_run_all, (_BEGIN,), given)
+        _delete_events(db, session, _EVENTS, given, trace.get("nodes", 0), progress)
+        _delete_all(session, (*_CONTEXT, *DELETE_UNUSED), given)
+        session.execute_write(_run_all, (*DELETE_UNUSED_OF_RUN, _END), given)

@@ -218,31 +218,32 @@ def _in_words(error: Exception, connection: Connection) -> str:
     return ""
 
 
+_FULL = "TransactionLogError"
+_REFUSALS = {
+    "AuthenticationRateLimit": "{where}: too many wrong passwords; wait a few seconds",
+    **dict.fromkeys(("Unauthorized", "TokenExpired"), "{where}: wrong user or password for {user!r}"),
+    "CredentialsExpired": "{where}: the password of {user!r} is still the initial one, which must be changed first",
+    "DatabaseNotFound": "{where} has no database {database!r}",
+    "DatabaseUnavailable": "{where}: the database {database!r} is not available: it is starting, stopping or stopped",
+    _FULL: "{where}: the server cannot write any more, as its disk is full or broken: make room and restart it "
+    "(`tracelens-graph db stop`, `db start`); then the same command goes on",
+    "AccessMode": f"refused: it writes; {WRITE_ALLOWS}",  # what no plan shows, such as to drop an index
+    "TransactionTimedOut": "{where}: the answer took longer than --timeout allows (in Python timeout_s), and was given "
+    "up",
+}
+"""Code of an error of the server -> what it means."""
+
+
 def _refusal(error: neo4j.exceptions.Neo4jError, connection: Connection) -> str:
     """What a server says no to."""
-    kind = (error.code or "").rpartition(".")[2]
+    kind = (error.code or "").rpartition(".")[2].removesuffix("ClientConfiguration")
     where = connection.uri
-    if kind == "AuthenticationRateLimit":
-        return f"{where}: too many wrong passwords; wait a few seconds"
-    if kind in ("Unauthorized", "TokenExpired"):
-        if not connection.password:
-            return f"{where} asks for a password: set NEO4J_PASSWORD"
-        return f"{where}: wrong user or password for {connection.user!r}"
-    if kind == "CredentialsExpired":
-        return f"{where}: the password of {connection.user!r} is still the initial one, which must be changed first"
-    if kind == "DatabaseNotFound":
-        return f"{where} has no database {connection.database!r}"
-    if kind == "DatabaseUnavailable":
-        return f"{where}: the database {connection.database!r} is not available: it is starting, stopping or stopped"
-    if kind == "TransactionLogError" or "critical error" in (error.message or ""):
-        return (
-            f"{where}: the server cannot write any more, as its disk is full or broken: make room and restart it "
-            "(`tracelens-graph db stop`, `db start`); then the same command goes on"
-        )
-    if kind == "AccessMode":  # what no plan shows, such as to drop an index
-        return f"refused: it writes; {WRITE_ALLOWS}"
-    if kind.startswith("TransactionTimedOut"):
-        return f"{where}: the answer took longer than --timeout allows (in Python timeout_s), and was given up"
+    if kind in ("Unauthorized", "TokenExpired") and not connection.password:
+        return f"{where} asks for a password: set NEO4J_PASSWORD"
+    if "critical error" in (error.message or ""):
+        kind = _FULL
+    if words := _REFUSALS.get(kind):
+        return words.format(where=where, user=connection.user, database=connection.database)
     message = re.sub(r"\n *\^\s*$", "", error.message or kind)  # an arrow below the line that it quotes
     return f"{where}: {_one_line(message)} ({kind})"
 

@@ -28,7 +28,6 @@ from tracelens_graph.db.connection import (
     OpenDatabase,
     errors_in_words,
 )
-from tracelens_graph.db.forgetting import forget_events
 from tracelens_graph.db.image import Options, Placement, TraceImage
 from tracelens_graph.db.labels import Label, labels_of
 from tracelens_graph.db.pull import pull_trace
@@ -325,7 +324,7 @@ class Database:
         if found["state"] != "complete":
             raise DatabaseError(f"{found['path']} is not complete in the database: push it first")
         with self._in_words():
-            forget_events(self._db, found, progress)
+            catalog.forget_events(self._db, found, progress)
 
     def pull(self, trace: str, *, progress: Callable[[int, int], None] | None = None) -> TraceGraph:
         """The graph of a trace in the database, equal to the one that was pushed.

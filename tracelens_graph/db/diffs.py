@@ -50,20 +50,12 @@ def diff_image(difference: Diff, traces: Sequence[Mapping[str, Any]]) -> Image:
     key = _key(traces)
     edges.append(Edges("OF_DIFF", "Divergence", "Diff", (places.columns[0], [key] * len(places)), scopes=("diff", "")))
     found = {
-        "key": key,
-        "name": f"{traces[1]['path']} against {traces[0]['path']}",
-        "a": traces[0]["id"],
-        "b": traces[1]["id"],
-        "window_a": difference.a.title or None,
-        "window_b": difference.b.title or None,
-        "a_ns": difference.ns[0],
-        "b_ns": difference.ns[1],
-        "places": len(places),
-        "matches": len(edges[0]),
-        "are_strangers": difference.alignment.are_unrelated or None,
-        "schema_version": SCHEMA_VERSION,
+        "key": key, "name": f"{traces[1]['path']} against {traces[0]['path']}", "a": traces[0]["id"],
+        "b": traces[1]["id"], "window_a": difference.a.title or None, "window_b": difference.b.title or None,
+        "a_ns": difference.ns[0], "b_ns": difference.ns[1], "places": len(places), "matches": len(edges[0]),
+        "are_strangers": difference.alignment.are_unrelated or None, "schema_version": SCHEMA_VERSION,
         "tool_version": __version__,
-    }
+    }  # fmt: skip
     diff = properties_of(DIFF_PROPERTIES["Diff"], found)
     return Image(properties=diff, nodes=[places], edges=[one for one in edges if len(one)])
 

@@ -102,10 +102,11 @@ def _iterations(core: Core) -> dict[str, Any]:
     """Of every event the iteration of a server that holds it, and where one begins what it computes."""
     served = served_in(core)
     rows, length = served.found.rows, len(core.columns)
-    figures = {
-        "requests": served.requests, "context_tokens": served.context_tokens,
-        "generation_tokens": served.generation_tokens, "keys": served.keys,
+    times = {
+        "host": served.found.dur_ns / 1e6, "host_gap": served.host_gap_ms, "device": served.device_ms,
+        "idle": served.idle_ms,
     }  # fmt: skip
+    figures = {**served.counts, **{f"{name}_ns": np.round(ms * 1e6) for name, ms in times.items()}}
     columns: dict[str, Any] = {"iteration": np.ma.masked_equal(served.found.of, -1)}
     columns["phase"] = _spread(length, rows, np.arange(len(rows)), served.phases.tolist())
     for name, values in figures.items():

@@ -55,12 +55,10 @@ _EVENTS = re.compile(rf":({'|'.join((EVENT, GPU_EVENT, *Kind.__members__))})\b")
 """Labels of events, in a statement."""
 
 _OF_PLANS = {
-    "operator": "what is done, above what it takes its rows from",
-    "details": "to what",
-    "estimated rows": "rows that the planner expects",
-    "rows": "rows that it gave",
+    "operator": "what is done, above what it takes its rows from", "details": "to what",
+    "estimated rows": "rows that the planner expects", "rows": "rows that it gave",
     "db hits": "accesses to the store",
-}
+}  # fmt: skip
 """Columns of a plan."""
 
 
@@ -269,15 +267,11 @@ def _plan(plan: Mapping[str, Any]) -> Table:
         step, depth = todo.pop()
         facts = step.get("args", {})
         expected = facts.get("EstimatedRows")
-        rows.append(
-            {
-                "operator": "  " * depth + str(step["operatorType"]).partition("@")[0],
-                "details": facts.get("Details"),
-                "estimated rows": expected if expected is None else round(expected),
-                "rows": facts.get("Rows"),
-                "db hits": facts.get("DbHits"),
-            }
-        )
+        rows.append({
+            "operator": "  " * depth + str(step["operatorType"]).partition("@")[0], "details": facts.get("Details"),
+            "estimated rows": expected if expected is None else round(expected), "rows": facts.get("Rows"),
+            "db hits": facts.get("DbHits"),
+        })  # fmt: skip
         todo += [(child, depth + (place > 0)) for place, child in enumerate(step.get("children", ()))]
     about = {name: Column(meaning) for name, meaning in _OF_PLANS.items() if any(row[name] is not None for row in rows)}
     return Table("plan", {name: [row[name] for row in rows] for name in about}, about, "Plan")

@@ -14,6 +14,8 @@ import numpy as np
 from tracelens_graph._version import __version__
 from tracelens_graph.analyses.critical_path.critical_path import JobPaths, job_paths
 from tracelens_graph.analyses.ranks.figures import Figures, transfers
+from tracelens_graph.analyses.ranks.link_delays import LinkDelays
+from tracelens_graph.analyses.ranks.links import Links
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.matching_notes import notes_on_matching
 from tracelens_graph.db.event_image import kept_rows
@@ -22,6 +24,7 @@ from tracelens_graph.db.push import Claim, begun, hold, judged
 from tracelens_graph.db.statements import MATCHING
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.graph.arrays import positions_by
+from tracelens_graph.graph.intervals import length
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.schema import SCHEMA_VERSION
 from tracelens_graph.schema.database import EVENT
@@ -49,17 +52,10 @@ def ranks_image(run: str, ranks: TraceSet, options: Options) -> Image:
     kept = [kept_rows(one.core, options) for one in whole]
     traces = [one.core.trace_id for one in whole]
     found = {
-        "run": run,
-        "name": f"collectives of {len(whole):,} ranks",
-        "traces": traces,
-        "collectives": len(matched),
-        "parts": len(matched.parts),
-        "unmatched": int((matched.number < 0).sum()),
-        "paths": len(paths.paths),
-        "notes": notes_on_matching(matched) or None,
-        "schema_version": SCHEMA_VERSION,
-        "tool_version": __version__,
-    }
+        "run": run, "name": f"collectives of {len(whole):,} ranks", "traces": traces, "collectives": len(matched),
+        "parts": len(matched.parts), "unmatched": int((matched.number < 0).sum()), "paths": len(paths.paths),
+        "notes": notes_on_matching(matched) or None, "schema_version": SCHEMA_VERSION, "tool_version": __version__,
+    }  # fmt: skip
     matching = properties_of(RANK_PROPERTIES["Matching"], found)
     about = [paths.about(number) for number in range(len(paths.paths))]
     known: dict[str, Mapping[str, Sequence[Any]]] = {
@@ -69,12 +65,12 @@ def ranks_image(run: str, ranks: TraceSet, options: Options) -> Image:
     }
     nodes = [nodes_of(label, RANK_PROPERTIES[label], values) for label, values in known.items()]
     edges = [
-        _ranks(matching["run"], matched, traces),
+        _ranks(matching["run"], figures, traces),
         *(
             Edges("OF_MATCHING", some.labels[0], "Matching", (some.columns[0], [matching["run"]] * len(some)))
             for some in nodes[:2]
         ),
-        _members(matched, traces, kept),
+        _members(figures, traces, kept),
         _transfers(figures, traces, kept),
         *_path_edges(paths, whole, traces, kept),
     ]
@@ -101,8 +97,10 @@ def claim(tx: ManagedTransaction, matching: Mapping[str, Any], _: bool) -> Claim
     return judged(MATCHING, there, new, matching, any(there.get(name) != matching[name] for name in _COMPARED))
 
 
-def _ranks(run: str, matched: MatchedCollectives, traces: Sequence[str]) -> Edges:
-    """The edges from the matching to its ranks, with their clocks."""
+def _ranks(run: str, figures: Figures, traces: Sequence[str]) -> Edges:
+    """The edges from the matching to its ranks, with their clocks and what each did in all."""
+    matched = figures.matched
+    exchanged = [figures.exchanged_bytes[matched.parts.of_rank(rank)] for rank in range(len(traces))]
     zero = [int(matched.clock_ns(rank, np.zeros(1, np.int64))[0]) for rank in range(len(traces))]
     estimated = matched.estimated
     known = np.isfinite(estimated.error_ns).tolist()
@@ -116,20 +114,28 @@ def _ranks(run: str, matched: MatchedCollectives, traces: Sequence[str]) -> Edge
             [value if is_known else None for value, is_known in zip(ns.tolist(), known, strict=True)]
             for ns in (estimated.offset_ns, estimated.error_ns)
         ),
+        matched.hosts,
+        [end - start for start, end in (one.span_ns for one in matched.ranks)],
+        [length(one.gpu.computing) if one.has_gpu_work else None for one in matched.ranks],
+        [figures.bubble_ns(rank) for rank in range(len(traces))],
+        [None if np.isnan(some).all() else int(np.nansum(some)) for some in exchanged],
     )
     return Edges("OF_RANK", "Matching", "Trace", columns, True, RANK_EDGE_PROPERTIES["OF_RANK"])
 
 
-def _members(m: MatchedCollectives, traces: Sequence[str], kept: Sequence[Mask]) -> Edges:
+def _members(figures: Figures, traces: Sequence[str], kept: Sequence[Mask]) -> Edges:
     """The edges from the first kernel of each part to its collective, by collective."""
+    m = figures.matched
     parts = m.order[_is_there(m, kept, m.order)]
     of = m.number[parts]
     times = (m.start_ns, m.end_ns, m.wait_ns, m.transfer_ns, m.end_skew_ns)
+    late = (figures.held_up_ns, LinkDelays(Links(figures)).held_up_ns)
     columns = (
         _first_kernels(m, parts), of, *(ns[parts] for ns in times), m.start_ns[parts] - m.first_start_ns[of],
+        *(np.ma.masked_array(ns[of], who[of] != m.trace[parts]) for who, ns in late),
         [traces[place] for place in m.trace[parts].tolist()],
     )  # fmt: skip
-    return Edges("MEMBER_OF", EVENT, "Meeting", columns, False, RANK_EDGE_PROPERTIES["MEMBER_OF"], (8, ""))
+    return Edges("MEMBER_OF", EVENT, "Meeting", columns, False, RANK_EDGE_PROPERTIES["MEMBER_OF"], (10, ""))
 
 
 def _transfers(figures: Figures, traces: Sequence[str], kept: Sequence[Mask]) -> Edges:

@@ -63,73 +63,44 @@ def image_of(core: Core, context: Context, placement: Placement, options: Option
         ChangedTraceError: the file, whose hash names the trace, is no longer the one that was loaded.
     """
     trace = _trace(core, context, placement, options)
-    if options.facts_only:
-        return facts_image(core, context, trace)
     kept = event_image.kept_rows(core, options)
-    columns = event_image.columns(core, context, options)
-    replaced = 0
-    for name, column in columns.items():
-        if isinstance(column, Texts):
-            columns[name], places = column.without(SURROGATES)
-            replaced += places
-    image = TraceImage(properties=trace, replaced=replaced, left_out_nodes=int((~kept).sum()))
     used = used_nodes(context, kept)
-    image.nodes = [*nodes(context, used, trace), *event_image.nodes(core, columns, kept)]
-    image.edges, image.left_out_edges = event_image.edges(core, context, kept, options)
-    from_events = {name: ends for name, ends in context.from_events.items() if options.takes(name)}
-    image.left_out_edges += sum(int((~kept[rows]).sum()) for rows, _ in from_events.values())
-    image.left_out_edges += sum(int((~kept[rows]).sum()) for _, rows in context.to_events.values())
-    image.left_out_edges += sum(int((~used[source]).sum()) for source, _ in context.among.values())
-    image.edges += edges_of_context(core, context, from_events, kept, used, trace)
-    _count(image)
-    return image
-
-
-def facts_image(core: Core, context: Context, trace: dict[str, Any]) -> TraceImage:
-    """The nodes and edges that hold the facts of a graph, none of them an event."""
-    kept = np.zeros(len(core.columns), bool)
-    used = used_nodes(context, kept)
-    image = TraceImage(properties=trace, left_out_nodes=len(kept))
+    image = TraceImage(properties=trace, left_out_nodes=int((~kept).sum()))
     image.nodes = list(nodes(context, used, trace))
-    image.edges = list(edges_of_context(core, context, {}, kept, used, trace))
-    _count(image)
-    return image
-
-
-def _count(image: TraceImage) -> None:
-    """Note on the trace how many nodes and edges it has."""
+    from_events = {name: ends for name, ends in context.from_events.items() if options.takes(name)}
+    if not options.facts_only:
+        columns = event_image.columns(core, context, options)
+        for name, column in columns.items():
+            if isinstance(column, Texts):
+                columns[name], places = column.without(SURROGATES)
+                image.replaced += places
+        image.nodes += event_image.nodes(core, columns, kept)
+        image.edges, image.left_out_edges = event_image.edges(core, context, kept, options)
+        image.left_out_edges += sum(int((~kept[rows]).sum()) for rows, _ in from_events.values())
+        image.left_out_edges += sum(int((~kept[rows]).sum()) for _, rows in context.to_events.values())
+        image.left_out_edges += sum(int((~used[source]).sum()) for source, _ in context.among.values())
+    image.edges += edges_of_context(core, context, from_events, kept, used, trace)
     edges: Counter[str] = Counter()
     for one in image.edges:
         edges[one.type] += len(one)
     of_types = json.dumps({name: edges[name] for name in PULLED_EDGES})
     image.properties |= {"nodes": image.events, "edges": edges.total(), "pulled_edges": of_types}
+    return image
 
 
 def _trace(core: Core, context: Context, placement: Placement, options: Options) -> dict[str, Any]:
     info = replace(core.info, source=os.path.basename(core.info.source))
     known = next(node for node in context.nodes.values() if node["kind"] == "Trace")
     found = {
-        "id": core.trace_id,
-        "name": placement.name,
-        "run": placement.run,
-        "path": f"{placement.run}/{placement.name}",
-        "source": info.source,
-        "rank": info.rank,
-        "start_epoch_ns": info.start_epoch_ns,
-        "lead_ns": info.lead_ns,
-        "dur_ns": int(core.columns.end_ns.max(initial=0)),
-        "events": info.events,
-        "damage": info.damage or None,
-        "lost_arrows": autograd_of(core).lost_arrows or None,
-        "lean": options.lean or None,
-        "options": options.text,
-        "schema_version": SCHEMA_VERSION,
-        "database_version": DATABASE_VERSION,
-        "tool_version": __version__,
-        **{name: known[name] for name in _FACTS if name in known},
-        "info": json.dumps(asdict(info)),
+        "id": core.trace_id, "name": placement.name, "run": placement.run,
+        "path": f"{placement.run}/{placement.name}", "source": info.source, "rank": info.rank,
+        "start_epoch_ns": info.start_epoch_ns, "lead_ns": info.lead_ns,
+        "dur_ns": int(core.columns.end_ns.max(initial=0)), "events": info.events, "damage": info.damage or None,
+        "lost_arrows": autograd_of(core).lost_arrows or None, "lean": options.lean or None, "options": options.text,
+        "schema_version": SCHEMA_VERSION, "database_version": DATABASE_VERSION, "tool_version": __version__,
+        **{name: known[name] for name in _FACTS if name in known}, "info": json.dumps(asdict(info)),
         "threads": json.dumps(core.threads),
-    }
+    }  # fmt: skip
     labels = {LABEL + key: sound(value) if isinstance(value, str) else value for key, value in placement.labels.items()}
     return {**properties_of(CONTEXT_PROPERTIES["Trace"], found), **labels}
 
@@ -138,14 +109,9 @@ _FACTS = {"architecture", *(prop.name for prop in (*SETUP, *stored_on("Trace")))
 """What analyses know of a trace."""
 
 _OF_DEVICE = {
-    "kind",
-    "device",
-    "architecture",
-    "memory_bandwidth_gbps",
-    "host_link_gbps",
-    *(f"{rate}_tflops" for rate in RATES),
-    *(prop.name for prop in stored_on("Device")),
-}
+    "kind", "device", "architecture", "memory_bandwidth_gbps", "host_link_gbps",
+    *(f"{rate}_tflops" for rate in RATES), *(prop.name for prop in stored_on("Device")),
+}  # fmt: skip
 _LONGEST_KEY = 500
 
 
@@ -188,13 +154,10 @@ def _properties(key: str, attributes: Mapping[str, Any], trace: Mapping[str, Any
     """What stands on a context node; every one has a name."""
     label = attributes["kind"]
     names = {
-        "Run": trace["run"],
-        "Process": attributes.get("pid"),
-        "Thread": attributes.get("tid"),
-        "Device": f"device {attributes.get('device')}",
-        "Stream": f"stream {attributes.get('stream')}",
+        "Run": trace["run"], "Process": attributes.get("pid"), "Thread": attributes.get("tid"),
+        "Device": f"device {attributes.get('device')}", "Stream": f"stream {attributes.get('stream')}",
         "ProcessGroup": key,
-    }
+    }  # fmt: skip
     found = {"name": names.get(label, ""), **attributes, "key": _key(key, label, trace)}
     if label == "Run":
         found["name"] = trace["run"]

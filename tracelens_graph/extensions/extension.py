@@ -120,7 +120,7 @@ _OPTION = re.compile(r"[a-z_]+")
 
 @dataclass(frozen=True)
 class Replayer:
-    """What is needed to call a custom operation again.
+    """What a program needs to call a custom operation again.
 
     Attributes:
         schema: its schema, as `torch.library` or `TORCH_LIBRARY` registers it:
@@ -173,7 +173,7 @@ TableSetMaker = Callable[[Window], "Mapping[str, Table | pd.DataFrame]"]
 
 @dataclass(frozen=True, eq=False)
 class Extension:
-    """What is added to the analyses.
+    """Rules, models and tables that a user adds to the analyses.
 
     Attributes:
         op_rules: what categories of ops are known by, asked before the built-in rules.
@@ -385,7 +385,7 @@ class _Behind(Mapping[str, "OpModel"]):
 
 
 def combined(extensions: Iterable[Extension]) -> Extension:
-    """Several extensions as one: of rules, the first that matches counts; graphs are processed by one after another.
+    """Several extensions as one: the first matching rule counts, and each processes the graph in turn.
 
     Raises:
         ExtensionError: two have a model, a table, a time model or a replayer of one name, or replace the built-in

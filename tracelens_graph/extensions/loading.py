@@ -25,7 +25,7 @@ _OBJECT = "extension"
 
 
 def load_extension(source: str | os.PathLike[str]) -> Extension:
-    """An extension from a file of the user's, or from an installed package.
+    """An extension from a user's file or an installed package.
 
     Args:
         source: path of a Python file (a name that ends in `.py`, or has a folder in it), of a TOML file with patterns

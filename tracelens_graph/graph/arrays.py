@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from tracelens_graph.utils.arrays import Codes, Mask, Rows
+from tracelens_graph.utils.arrays import Codes, Mask, Rows, narrow
 
 _SPREAD = 16
 """How many times its number of entries the range of a key may be for a table of it to pay."""
@@ -66,8 +66,8 @@ class Places:
     """
 
     def __init__(self, numbers: Codes, count: int) -> None:
-        self._order = np.argsort(numbers, kind="stable")
-        self._first = np.searchsorted(numbers[self._order], np.arange(count + 1))
+        self._order = narrow(np.argsort(numbers, kind="stable"))
+        self._first = narrow(np.searchsorted(numbers[self._order], np.arange(count + 1)))
 
     def of(self, numbers: Codes) -> Rows:
         """The positions of some numbers, ascending."""

@@ -113,29 +113,29 @@ class Core(Memo):
 
     @cached_property
     def step(self) -> Rows:
-        """Per row the row of its step, -1 for none."""
+        """For each row, the row of its step, -1 for none."""
         return membership.step_rows(self.columns, self.threads)
 
     @cached_property
     def gpu_step(self) -> Rows:
-        """As `step`, but of GPU events only; -1 for all others."""
+        """Like `step`, but only for GPU events; -1 for all others."""
         if "step" in self.__dict__:
             return np.where(is_kind(self.columns.kind, GPU_KINDS), self.step, -1)
         return membership.step_rows(self.columns, self.threads, gpu_only=True)
 
     @cached_property
     def annotation(self) -> Rows:
-        """Per row the row of the innermost annotation over it, -1 for none."""
+        """For each row, the row of the innermost annotation over it, -1 for none."""
         return membership.annotation_rows(self.columns)
 
     @cached_property
     def gpu_sum_ns(self) -> Ns:
-        """Per row the sum of the durations of the GPU events in its subtree, itself included, ns."""
+        """For each row, the sum of the durations of the GPU events in its subtree, itself included, ns."""
         c = self.columns
         return traversals.subtree_sums(c, np.where(is_kind(c.kind, GPU_KINDS), c.dur_ns, 0))
 
     def gpu_busy_ns(self, rows: Rows) -> Ns:
-        """For each row the length of the union of the GPU events in its subtree, itself included, ns."""
+        """For each row, the length of the union of the GPU events in its subtree, itself included, ns."""
         return traversals.busy_below(self.columns, rows, self.gpu_rows)
 
     @cached_property
@@ -150,7 +150,7 @@ class Core(Memo):
         return rows[np.lexsort((c.uid[rows], c.start_ns[rows], c.stream[rows], c.device[rows]))]
 
     def read_all(self) -> None:
-        """Read whatever a saved graph gives on request only, but for the original events, and forget its index.
+        """Read all lazy parts of a saved graph, except the original events, and forget its index.
 
         Raises:
             TraceError: the saved graph is damaged.
@@ -205,7 +205,7 @@ class Core(Memo):
         return id(self)
 
     def equals(self, other: Core) -> bool:
-        """Whether two graphs hold the same: columns, strings, links, metadata."""
+        """Whether two graphs are equal in columns, strings, links and metadata."""
         return (
             len(self.columns) == len(other.columns)
             and all(np.array_equal(a, b) for (_, a), (_, b) in zip(self.columns, other.columns, strict=True))

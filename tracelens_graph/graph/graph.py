@@ -63,7 +63,7 @@ class Graph(Core):
         return self.nodes_at([self.row(uid)])[0]
 
     def nodes_at(self, rows: Iterable[int]) -> list[Node]:
-        """Nodes of rows, in the order given."""
+        """The nodes of these rows, in the given order."""
         from tracelens_graph.graph.node import nodes_at
 
         return nodes_at(self, rows)
@@ -184,7 +184,7 @@ class Graph(Core):
         device: int | Sequence[int] | None = None,
         stream: int | Sequence[int] | None = None,
     ) -> Window:
-        """The part of the trace that meets all conditions, to be given to any analysis.
+        """The part of the trace that meets all conditions; every analysis takes it.
 
         A node is in or out as a whole, so neighbouring windows share nothing and lack nothing. GPU events follow
         their launch where steps and annotations are concerned, and their own start where times are.
@@ -211,7 +211,7 @@ class Graph(Core):
         )  # fmt: skip
 
     def lean(self, columns: Iterable[str]) -> Graph:
-        """The graph with some of its columns only, and those that every graph has.
+        """The graph with only some of its columns, and those that every graph has.
 
         Argument sets and autograd arrows, which are of no use without `argset` and `sequence`, go with these columns.
 
@@ -229,14 +229,14 @@ class Graph(Core):
 
     @property
     def autograd(self) -> Autograd:
-        """Forward ops, their backward ops, and what was recomputed."""
+        """Forward ops, their backward ops, and recomputed ops."""
         from tracelens_graph.graph.autograd import autograd_of
 
         return autograd_of(self)
 
     @property
     def recompute(self) -> Mask:
-        """Per row whether the event belongs to a recomputation of activations."""
+        """For each row, whether the event belongs to a recomputation of activations."""
         return self.autograd.recompute
 
     @property

@@ -64,12 +64,12 @@ class Node:
 
     @property
     def pid(self) -> Any:
-        """Process as the file gives it; of a device event the device."""
+        """Process as in the file; for a device event, the device."""
         return self.graph.threads[self.graph.columns.thread[self.row]][0]
 
     @property
     def tid(self) -> Any:
-        """Thread as the file gives it; of a device event the stream."""
+        """Thread as in the file; for a device event, the stream."""
         return self.graph.threads[self.graph.columns.thread[self.row]][1]
 
     @property
@@ -104,13 +104,13 @@ class Node:
 
     @property
     def flags(self) -> list[str]:
-        """What was odd about the event, in words."""
+        """Irregularities of the event, in words."""
         bits = int(self.graph.columns.flags[self.row])
         return [FLAG_MEANING[flag] for flag in Flag if bits & flag]
 
     @property
     def event(self) -> dict[str, Any]:
-        """The original event, whole, read from the file again; empty if the graph comes from none."""
+        """The complete original event, read from the file again; empty if the graph has no file."""
         return self.graph.details.events([self.uid]).get(self.uid, {})
 
     @property
@@ -121,7 +121,7 @@ class Node:
 
     @property
     def shapes(self) -> dict[str, Any]:
-        """Dims, types, strides and concrete inputs of an op, by their names in the file; of JAX also `Instruction`."""
+        """Dims, types, strides and concrete inputs of an op, by their names in the file; for JAX also `Instruction`."""
         code = int(self.graph.columns.argset[self.row])
         if code < 0:
             return {}
@@ -149,7 +149,7 @@ class Node:
 
     @property
     def parent(self) -> Node | None:
-        """The caller; of a GPU event the runtime call that launched it."""
+        """The caller; for a GPU event, the runtime call that launched it."""
         return self._at(int(self.graph.columns.parent[self.row]))
 
     @property
@@ -187,14 +187,14 @@ class Node:
 
     @property
     def launcher(self) -> Node | None:
-        """Of a GPU event: the op that launched it, or the runtime call where no op did."""
+        """For a GPU event: the op that launched it, or the runtime call if no op did."""
         if self.kind not in GPU_KINDS:
             return None
         return self._at(int(traversals.launcher(self.graph.columns, np.array([self.row]))[0]))
 
     @property
     def owner(self) -> Node | None:
-        """Of a GPU event: the op it is charged to."""
+        """For a GPU event: the op that it is charged to."""
         return self._at(int(self.graph.columns.owner[self.row]))
 
     @property
@@ -218,7 +218,7 @@ class Node:
 
     @property
     def python_line(self) -> str:
-        """The user's or the model's line that it comes from, `file(line): function`.
+        """The user's or the model's line that the event comes from, `file(line): function`.
 
         Of backward work it is the line of the forward op. Frames of frameworks are passed over (`graph.user_code`).
         It is empty where the trace has none.
@@ -291,5 +291,5 @@ class Node:
 
 
 def nodes_at(core: Core, rows: Iterable[int]) -> list[Node]:
-    """Nodes of rows, in the order given."""
+    """The nodes of these rows, in the given order."""
     return [Node(core, int(row)) for row in rows]

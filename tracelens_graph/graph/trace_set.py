@@ -100,7 +100,7 @@ class TraceMember:
 
 
 class TraceSet(Sequence[TraceMember]):
-    """Traces in an order, such as the ranks of a job or the runs to be compared.
+    """An ordered set of traces, such as the ranks of a job or runs to compare.
 
     Attributes:
         notes: notes on the set, a line each: what was left out, which ranks are missing.

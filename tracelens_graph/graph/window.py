@@ -34,7 +34,7 @@ Threads = Literal["own", "all"]
 
 @dataclass(eq=False, repr=False)
 class Window(Memo):
-    """Some nodes of a graph.
+    """A part of a graph: a set of its nodes.
 
     What several tables of a window share is kept by `window.once(function, *key)`; what depends on the graph and the
     extension alone, by `window.whole.once`.

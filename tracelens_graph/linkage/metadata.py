@@ -28,7 +28,7 @@ from tracelens_graph.schema import Kind
 
 
 def operation_metadata_scrape(cpu_op_id: int, cpu_trace: Any) -> dict[str, Any]:
-    """What the execution trace says of an operator.
+    """The record of an operator in the execution trace.
 
     Args:
         cpu_op_id: id of its node.
@@ -128,7 +128,7 @@ _BANDWIDTH = "memory bandwidth (GB/s)"
 
 
 def kernel_metadata_scrape(identifier: Any, gpu_trace: Any) -> dict[str, Any]:
-    """What is known of a kernel, copy or fill.
+    """The recorded properties of a kernel, copy or fill.
 
     Args:
         identifier: what `get_gpu_op_identifier` gives: (timestamp, duration, stream, External id).

@@ -178,7 +178,7 @@ class GpuIdentifier(NamedTuple):
 
 
 def get_gpu_op_identifier(event: Any) -> GpuIdentifier:
-    """What separates a kernel, copy or fill from all others of its trace.
+    """What distinguishes a kernel, copy or fill from all others of its trace.
 
     Args:
         event: an event of the profiler's trace as its JSON has it, a node of its graph, or a GPU event that

@@ -78,7 +78,7 @@ def _known(number: Any) -> int | None:
 
 
 def op_to_kernel_tracing(cpu_op_id: int, cpu_trace: Any, gpu_trace: Any) -> dict[str, Any]:
-    """All events of the profiler's trace that belong to an operator, and what they took.
+    """All events of the profiler's trace that belong to an operator, and their times.
 
     They are the operator itself, what it calls on its thread, and the GPU work that these calls launch; of a range
     that the program marked, what runs inside it on its thread.

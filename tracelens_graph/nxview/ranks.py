@@ -141,7 +141,7 @@ class RanksGraph(ReadOnly, nx.MultiDiGraph):
 
 
 class TraceGraphSet(TraceSet, OfSet):
-    """A set of traces as `load_set()` gives it: its graphs are networkx graphs, and so are all of them together."""
+    """The set of traces that `load_set()` returns; each trace, and the whole set, is a networkx graph."""
 
     @cached_property
     def graph(self) -> RanksGraph:

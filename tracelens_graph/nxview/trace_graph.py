@@ -155,7 +155,7 @@ class TraceGraph(Graph, Drawing, OfTrace, views.ReadOnly, nx.MultiDiGraph):
 
     @property
     def tables(self) -> Frames:
-        """The tables of the report as DataFrames, by name; each is computed when it is first asked for.
+        """The tables of the report as DataFrames, by name; each is computed on first use.
 
         For other options than the default see `report_tables`; for a part of the trace `window`.
         """
@@ -192,7 +192,7 @@ class TraceGraph(Graph, Drawing, OfTrace, views.ReadOnly, nx.MultiDiGraph):
         return _frame(edge_columns(self))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the graph to one file, by custom `*.tlg`, which `load()` maps into memory at once.
+        """Write the graph to one file, usually `*.tlg`, which `load()` maps into memory at once.
 
         Raises:
             OutputError: it cannot be written.

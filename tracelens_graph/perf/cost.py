@@ -13,7 +13,7 @@ Unit = Literal["matrix", "vector"]
 
 @dataclass(frozen=True)
 class Cost:
-    """Work and traffic of one call.
+    """The operations and bytes of one call.
 
     Attributes:
         flops: floating-point operations; a multiply-add counts as two.

@@ -140,7 +140,7 @@ class Architecture:
 
 
 def architecture(name_or_path: str | os.PathLike[str] | Mapping[str, Any]) -> Architecture:
-    """A device by its short name, or as a file describes it.
+    """A device by its short name, or from a file that describes it.
 
     Args:
         name_or_path: a name such as `h100-sxm`, in any case, or a path that ends in `.toml` (in the form of the files

@@ -204,10 +204,6 @@ def _windows(site: Site) -> int:
     return prod(site.shape("self", "input")[-3 if "3d" in site.op else -2 :])
 
 
-def _rows(site: Site) -> int:
-    return site.row
-
-
 _INDEXED = r"_?(unsafe_)?index(_put)?(_impl)?"
 _SCATTERED = (
     r"scatter(_add|_reduce)?|gather|take_along_dim|index_(add|copy|fill|reduce|select)|_?gather_sparse_backward"
@@ -248,7 +244,7 @@ RULES: tuple[tuple[str, str, Maker] | tuple[str, str, Maker, str], ...] = (
     (_POOLS, "indices", _below(_windows)),
     ("narrow", "start", _always("zeros")),
     ("bincount", "self", _always("integers", high=_MODEST)),
-    ("searchsorted", "sorter", _with("counted", row=_rows)),
+    ("searchsorted", "sorter", _with("counted", row=lambda site: site.row)),
     # --- integers that are no indices
     (_DIVIDING, "other|self", _always("integers", low=1, high=_MODEST)),
     (r"(__)?(i|r)?(l|r)shift(__)?|bitwise_(left|right)_shift", "other", _always("integers", high=4)),
@@ -273,7 +269,7 @@ RULES: tuple[tuple[str, str, Maker] | tuple[str, str, Maker, str], ...] = (
     ("_?(scaled_)?grouped_mm.*", "offs", lambda site: Fill("starts", {"high": _group_ends(site), "skip": 1})),
     # --- sparse
     (f"{_COMPRESSED}|_convert_indices_from_csr_to_coo", "c(row|col|compressed)_?indices|compressed_indices",
-     _with("rising", high=_compressed, row=_rows)),
+     _with("rising", high=_compressed, row=lambda site: site.row)),
     (_COMPRESSED, "(col|row|plain)_indices", _with("counted", row=_entries_a_row)),
     ("_convert_indices_from_coo_to_csr", "self", _with("starts", high=lambda site: max(site.whole("size"), 1))),
     ("_?(validate_)?sparse_coo_tensor.*", "indices",

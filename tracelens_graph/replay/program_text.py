@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from operator import methodcaller
 from textwrap import wrap
 from typing import Any, ClassVar, Literal
 
@@ -49,6 +50,8 @@ _LONGEST, _LONGEST_KERNEL = 600, 200
 """Characters of an entry of a heading."""
 _MOST_KERNELS = 6
 """Names of kernels in a heading; the program's data has them all."""
+_memory_work = methodcaller("startswith", ("Memcpy", "Memset"))
+"""Whether GPU work is a copy or a fill, which says less than a kernel."""
 _MUCH = 0.1
 """From what part of the median on the time of a call is another."""
 
@@ -208,7 +211,7 @@ def heading_lines(plan: ReplayPlan, width: int = _HEADING_WIDTH, is_short: bool 
     kernels = list(plan.traced.kernels[:_MOST_KERNELS])
     if is_short and kernels:
         # Of several the one that counts is seldom the first, so that all should fit.
-        names = kernels if len(kernels) == 1 else dict.fromkeys(map(short_name, sorted(kernels, key=_is_memory_work)))
+        names = kernels if len(kernels) == 1 else dict.fromkeys(map(short_name, sorted(kernels, key=_memory_work)))
         kernels = [cut_end("; ".join(names), width - _LABEL - 3)]
     elif len(plan.traced.kernels) > _MOST_KERNELS:
         kernels.append(f"and {len(plan.traced.kernels) - _MOST_KERNELS} more")
@@ -218,11 +221,6 @@ def heading_lines(plan: ReplayPlan, width: int = _HEADING_WIDTH, is_short: bool 
     }.items():  # fmt: skip
         for note in notes:
             yield from entry(label, note, _LONGEST_KERNEL if label == "kernel" else _LONGEST, width)
-
-
-def _is_memory_work(name: str) -> bool:
-    """Whether GPU work is a copy or a fill, which says less than a kernel."""
-    return name.startswith(("Memcpy", "Memset"))
 
 
 def _times(plan: ReplayPlan, is_short: bool) -> Iterator[str]:

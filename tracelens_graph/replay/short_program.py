@@ -61,12 +61,8 @@ _DRAWN = frozenset((
 """Dtypes that torch draws numbers of; others are converted to."""
 _SHORT_RUN = 8
 """Characters that a list has to become shorter by for what repeats in it to be written once."""
-_OWN_NAMES = frozenset((
-    "add", "argparse", "asked", "before", "begin", "cache", "call", "calls", "device", "devices", "end", "events",
-    "free", "gpu", "high", "json", "low", "made", "median", "memory", "options", "os", "ready", "result", "results",
-    "seed", "statistics", "sys", "timeit", "torch", "us",
-))  # fmt: skip
-"""Names of the program itself."""
+_OWN_NAMES = frozenset(("call", "device", "free", "gpu", "memory", "os", "results", "shape", "sys", "torch"))
+"""Names that the program itself uses where it makes tensors."""
 
 _DRIVER = (
     "driver=os.popen(", '"(nvidia-smi --query-gpu=driver_version," ', '"clocks.sm --format=csv,noheader || " ',

@@ -44,7 +44,7 @@ SCHEMA_VERSION = 3
 
 
 class Kind(IntEnum):
-    """What an event node is. Numbers are those of saved graphs; the sets below say what kinds have in common."""
+    """The kind of an event node. Saved graphs hold these numbers; the sets below group kinds."""
 
     Module = 0
     PythonFunction = 1
@@ -253,12 +253,8 @@ EVENT_EDGES = (
 """Edges between event nodes."""
 
 CONTEXT_EDGES = (
-    EdgeType(
-        "MEMBER_OF",
-        "Kernel|Annotation",
-        "Collective",
-        "kernel, or span on the host, to the collective it is this rank's part of",
-    ),
+    EdgeType("MEMBER_OF", "Kernel|Annotation", "Collective",
+             "kernel, or span on the host, to the collective it is this rank's part of"),
     EdgeType("HAS_SIGNATURE", "Op", "Signature", "op to its name and argument set"),
     EdgeType("OF_PROGRAM", "Op", "Program", "op to the compiled program whose instruction it is; only of JAX"),
     EdgeType("REPLAY_OF", "RuntimeCall", "CapturedGraph", "launch of a graph to the graph as it was captured"),
@@ -270,25 +266,13 @@ CONTEXT_EDGES = (
     EdgeType("WRITES", "Op|Annotation", "Tensor", "op to a tensor among its arguments that it writes"),
     EdgeType("VIEW_OF", "Tensor", "Tensor", "tensor to the one that it was made a view of"),
     EdgeType("STORED_IN", "Tensor", "Storage", "tensor to the memory that it lies in; of a resized one to each"),
-    EdgeType(
-        "IN_MODULE",
-        f"Op|{_GPU}|MemoryEvent",
-        "Module|Annotation|Op",
-        "op, GPU event or allocation to the module call whose work it is, or to the step of an optimizer",
-    ),
+    EdgeType("IN_MODULE", f"Op|{_GPU}|MemoryEvent", "Module|Annotation|Op",
+             "op, GPU event or allocation to the module call whose work it is, or to the step of an optimizer"),
     EdgeType("ALLOCATED_IN", "MemoryEvent", _HOST, "allocation to the innermost call around it"),
-    EdgeType(
-        "RELEASES",
-        "MemoryEvent",
-        "MemoryEvent",
-        "release to its allocation; where it was not recorded, the next allocation at the address in its stead",
-    ),
-    EdgeType(
-        "PART_OF",
-        f"Module|Annotation|Op|{_GPU}|ModulePath",
-        "ModulePath",
-        "module call to its place in the module tree, that to the one above it; work of no module to what it is",
-    ),
+    EdgeType("RELEASES", "MemoryEvent", "MemoryEvent",
+             "release to its allocation; where it was not recorded, the next allocation at the address in its stead"),
+    EdgeType("PART_OF", f"Module|Annotation|Op|{_GPU}|ModulePath", "ModulePath",
+             "module call to its place in the module tree, that to the one above it; work of no module to what it is"),
     EdgeType("NEXT_LAYER", "Module", "Module", "layer to the next one of its class in the same call of a module"),
     EdgeType("OF_LAYER", "OddLayer", "Module", "what is known of an odd layer to the layer"),
     EdgeType("UNLIKE", "OddLayer", "Module", "odd layer to the first of those that are as most are"),
@@ -296,13 +280,9 @@ CONTEXT_EDGES = (
     EdgeType("INSTEAD_OF", "OddLayer", f"{_HOST}|{_GPU}", "odd layer to what the others have in that place"),
     EdgeType("BEFORE", _GPU, "Gap", "GPU event at whose end a device had nothing to do to that idle time"),
     EdgeType("AFTER", _GPU, "Gap", "GPU event that ended it to the idle time"),
-    EdgeType(
-        "CAUSED_BY",
-        "Gap",
-        "RuntimeCall|Op|Module|PythonFunction",
-        "idle time to the call, the op and the frame that the launching thread was in for most of it; none where "
-        "the work had been queued before, or its launch is not in the trace",
-    ),
+    EdgeType("CAUSED_BY", "Gap", "RuntimeCall|Op|Module|PythonFunction",
+             "idle time to the call, the op and the frame that the launching thread was in for most of it; none where "
+             "the work had been queued before, or its launch is not in the trace"),
     EdgeType("IN_CATEGORY", "Op|KernelName", "Category", "op that launches GPU work, or name of a kernel, to its kind"),
     EdgeType("MODELLED_BY", _GPU, "Op", "GPU event to the one op whose model covers it"),
     EdgeType("ON_THREAD", "event", "Thread", "host event to its thread"),
@@ -313,14 +293,10 @@ CONTEXT_EDGES = (
     EdgeType("OF_RUN", "Trace", "Run", "trace to its run"),
     EdgeType("IN_GROUP", "Collective", "ProcessGroup", "collective to its process group"),
     EdgeType("TOOK", "Trace", "StepTime", "trace to what each of its steps took"),
-    EdgeType(
-        "SPENT",
-        "Trace",
-        "Signature|KernelName|Category|ModulePlace|CollectiveKind",
-        "trace to what it spent GPU time on",
-    ),
+    EdgeType("SPENT", "Trace", "Signature|KernelName|Category|ModulePlace|CollectiveKind",
+             "trace to what it spent GPU time on"),
     EdgeType("SHOWS", "Trace", "Finding", "trace to what its verdict says"),
-)
+)  # fmt: skip
 """Edges from event nodes to context and knowledge nodes, and among those."""
 
 CONTEXT_KINDS = {
@@ -367,13 +343,9 @@ DIFF_KINDS = {
 """Nodes of comparisons in a database."""
 
 RANK_EDGES = (
-    EdgeType(
-        "MEMBER_OF", "Kernel|Annotation", "Meeting", "first kernel of a rank's part to the collective of all ranks"
-    ),
+    EdgeType("MEMBER_OF", "Kernel|Annotation", "Meeting", "first kernel of a rank's part to the collective"),
     EdgeType("SENDS", "Kernel", "Kernel", "first kernel of the rank that sends to that of the one that receives"),
-    EdgeType(
-        "OF_MATCHING", "Meeting|CriticalPath", "Matching", "collective of all ranks, or path, to the matching it is of"
-    ),
+    EdgeType("OF_MATCHING", "Meeting|CriticalPath", "Matching", "collective, or path, to the matching it is of"),
     EdgeType("OF_RANK", "Matching", "Trace", "matching to the ranks that were matched"),
     EdgeType("OF_PATH", "PathSegment", "CriticalPath", "segment to its critical path"),
     EdgeType("NEXT_ON_PATH", "PathSegment", "PathSegment", "segment to the one that follows it"),

@@ -14,7 +14,7 @@ from tracelens_graph.schema import CONTEXT_KINDS, DERIVED, GPU_KINDS, STORED, Ki
 from tracelens_graph.schema.facts import KERNELS, SETUP, SHOWS, SPENT_ON, stored_on
 from tracelens_graph.schema.stored import Stored
 
-DATABASE_VERSION = 8
+DATABASE_VERSION = 9
 """Of what stands in a database beside the graph itself: raised where queries need what earlier pushes did not write."""
 
 Scope = Literal["trace", "run", "diff", ""]
@@ -104,9 +104,17 @@ EVENT_PROPERTIES = (
     Stored("iteration", "int", "number of the iteration of a server that holds the event"),
     Stored("phase", "str", "of the event at which an iteration begins: what it computes, such as decode"),
     Stored("requests", "int", "of such an event: requests computed together"),
+    Stored("context_requests", "int", "of such an event: those that read their prompts"),
     Stored("context_tokens", "int", "of such an event: tokens of prompts"),
+    Stored("generation_requests", "int", "of such an event: those that write their answers"),
     Stored("generation_tokens", "int", "of such an event: tokens of answers"),
     Stored("keys", "int", "of such an event: tokens that requests attend to, past and new ones"),
+    Stored("captured", "int", "of such an event: batch size of the captured graph that the iteration replays"),
+    Stored("padding", "int", "of such an event: places of the captured batch that are empty"),
+    Stored("host_ns", "int", "of such an event: duration of the iteration on the host", "ns"),
+    Stored("host_gap_ns", "int", "of such an event: time on the host since the iteration before ended", "ns"),
+    Stored("device_ns", "int", "of such an event: from the first start of GPU work to that of later iterations", "ns"),
+    Stored("idle_ns", "int", "of such an event: part of that in which no GPU event runs", "ns"),
     Stored("recompute", "bool", "true where activations are recomputed for the backward pass; else absent"),
     Stored("thread", "int", "number of (pid, tid) in the trace's list `threads`: `number` of the event's `Thread`"),
     Stored("annotation", "int", "uid of the innermost annotation or step over the event"),
@@ -114,14 +122,8 @@ EVENT_PROPERTIES = (
     Stored("flags", "strs", "what was odd about the event, by the names of `schema.Flag`"),
     Stored("gpu_class", "str", "of a GPU event: computation, communication or memcpy"),
     Stored("code", "str", "whose a PythonFunction with a line is: user, library, plumbing, compiled or passed_on"),
-    Stored(
-        "line_pre",
-        "int",
-        "of a GPU event, of a call that allocates: `pre` of the user's line, a PythonFunction, that it comes from",
-    ),
-    Stored(
-        "category", "str", "of an op or call that GPU work is given to: kind of operation; of a kernel: by its name"
-    ),
+    Stored("line_pre", "int", "of a GPU event or an allocation: `pre` of the user's line, a PythonFunction"),
+    Stored("category", "str", "of an op or call that has GPU work: kind of operation; of a kernel: by its name"),
     Stored("op_category", "str", "of a GPU event that no op's model covers: kind of operation of its launch"),
     Stored("flops", "float", "of a modelled op: floating-point operations, a multiply-add counts as two"),
     Stored("moved_bytes", "float", "of a modelled op: least traffic to and from memory, each tensor once", "B"),
@@ -177,13 +179,9 @@ _INSTRUCTION = (
     Stored("hlo_flops", "int", "operations of a run but for transcendental ones"),
     Stored("hlo_transcendentals", "int", "transcendental operations of a run"),
     Stored("hlo_bytes", "int", "least traffic of a run to and from memory", "B"),
-    Stored(
-        "hlo_xla_flops", "int", "the operations by XLA's rules, where they are others; -1 for what it does not know"
-    ),
+    Stored("hlo_xla_flops", "int", "the operations by XLA's rules, where they are others; -1 for unknown"),
     Stored("hlo_xla_transcendentals", "int", "the transcendental operations by XLA's rules, where they are others"),
-    Stored(
-        "hlo_xla_bytes", "int", "the traffic by XLA's rules, where it is another; -1 for what it does not know", "B"
-    ),
+    Stored("hlo_xla_bytes", "int", "the traffic by XLA's rules, where it is another; -1 for unknown", "B"),
     Stored("hlo_departs", "str", "what our rules depart in, where that makes a difference"),
 )
 

@@ -35,19 +35,23 @@ RANK_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("sequence", "int", "number of the collective in its group"),
         Stored("step", "int", "number of the step in which most ranks launched it"),
         Stored("ranks", "int", "ranks whose traces have it"),
-        Stored(
-            "start_ns", "int", "start of the rank that came first, from the first start of a trace of the run", "ns"
-        ),
+        Stored("hosts", "int", "hosts of these ranks"),
+        Stored("start_ns", "int", "start of the rank that came first, from the first start of any trace", "ns"),
         Stored("dur_ns", "int", "from there to the last end", "ns"),
         Stored("start_skew_ns", "int", "last start less first start", "ns"),
+        Stored("recorded_start_skew_ns", "int", "the same with clocks as recorded", "ns"),
         Stored("end_skew_ns", "int", "last end less first end", "ns"),
         Stored("wait_ns", "int", "sum over its ranks of the time until the last one came", "ns"),
         Stored("latency_ns", "int", "duration on the rank that came last: communication without waiting", "ns"),
         Stored("shortest_ns", "int", "shortest duration on any rank", "ns"),
         Stored("longest_ns", "int", "longest duration on any rank", "ns"),
+        Stored("overlapped_ns", "int", "sum over its ranks of the time in which the same rank computes", "ns"),
+        Stored("exposed_ns", "int", "sum over its ranks of the time in which the same rank does not compute", "ns"),
         Stored("message_bytes", "int", "size of the message by the rule of its kind", "B"),
         Stored("algbw_gb_s", "float", "algorithm bandwidth: size of the message over the latency", "GB/s"),
         Stored("busbw_gb_s", "float", "bus bandwidth: the same times the factor of NCCL's tests for the kind", "GB/s"),
+        Stored("peak_gb_s", "float", "rate of the links of the device within a host", "GB/s"),
+        Stored("percent_of_peak", "float", "bus bandwidth as share of that rate", "%"),
         Stored("last_trace", "str", "name of the trace of the rank that came last; of several the smallest rank's"),
         Stored("last_rank", "int", "number of that rank"),
     ),
@@ -80,14 +84,14 @@ RANK_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
 
 RANK_EDGE_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
     "MEMBER_OF": (
-        Stored(
-            "start_ns", "int", "start of the rank's part on the common clock, from the first start of a trace", "ns"
-        ),
+        Stored("start_ns", "int", "start of the part on the common clock, from the first start of a trace", "ns"),
         Stored("end_ns", "int", "end of the part on that clock", "ns"),
         Stored("wait_ns", "int", "how long the rank waited for the last one", "ns"),
         Stored("transfer_ns", "int", "how long it communicated: from the last start to the first end", "ns"),
         Stored("end_skew_ns", "int", "how much later it left than the first; the three add up to its duration", "ns"),
         Stored("late_ns", "int", "how much later it came than the first rank", "ns"),
+        Stored("behind_ns", "int", "of the rank that came last: how much later than the median of the others", "ns"),
+        Stored("held_up_ns", "int", "the same without delays by slow links", "ns"),
     ),
     "SENDS": (
         Stored("meeting", "int", "number of the `Meeting`"),
@@ -101,6 +105,11 @@ RANK_EDGE_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("offset_ns", "int", "what its clock showed too much there; 0 where clocks are taken as they are", "ns"),
         Stored("estimate_ns", "int", "how much it is ahead of the first rank's, by the ends of collectives", "ns"),
         Stored("error_ns", "float", "standard error of that estimate; absent where there is none", "ns"),
+        Stored("host", "int", "number of its host"),
+        Stored("span_ns", "int", "from the first to the last GPU event; without any its steps, else collectives", "ns"),
+        Stored("computing_ns", "int", "computation runs on the GPU; absent without GPU work", "ns"),
+        Stored("bubble_ns", "int", "of a pipeline stage: it neither computes nor communicates in its steps", "ns"),
+        Stored("exchanged_bytes", "int", "what it got in uneven all-to-alls", "B"),
     ),
 }
 """Type of edge -> its properties. Further types of edges have none."""

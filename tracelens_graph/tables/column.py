@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 
 
 class Role(Enum):
-    """What the cells of a column are, and thereby what becomes of them when rows are merged."""
+    """The meaning of a column's cells, which determines how they are merged."""
 
     key = "key"
     """Separates rows; rows that are merged share it."""

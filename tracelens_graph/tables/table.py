@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(repr=False)
 class Table:
-    """Equal-length columns under a name.
+    """Named columns of equal length.
 
     Attributes:
         name: the table's name, also its file name in reports.

@@ -20,9 +20,11 @@ Mask: TypeAlias = NDArray[np.bool_]
 """One truth value per entry of something else."""
 
 
-def narrow(numbers: np.ndarray) -> np.ndarray:
-    """The same in half the bytes, where they are short enough."""
-    return numbers.astype(np.int32) if max(numbers.max(initial=0), -numbers.min(initial=0)) < 2**31 else numbers
+def narrow(numbers: np.ndarray, least: int = 4) -> np.ndarray:
+    """The same in as few bytes as hold them all, each in `least` or more: sums of short numbers may need more."""
+    bits = 1 + max(int(numbers.max(initial=0)), -int(numbers.min(initial=0))).bit_length()
+    size = next(size for size in (1, 2, 4, 8, 16) if size >= least and bits <= 8 * size)
+    return numbers.astype(f"i{size}", copy=False) if size < 8 else numbers
 
 
 class Numbering(dict[Any, int]):

@@ -111,7 +111,7 @@ def kernel_replacements(
 
 
 def layer_differences(traces: TraceSet, a: str | None = None, b: str | None = None, top: int = 100) -> Table:
-    """Layers of two traces side by side that are not the same, the largest change first.
+    """Layers that differ between two traces, the largest change first.
 
     Layers are modules that differ by nothing but the number of the instance and stand in one call of a module, or in
     none.
@@ -176,15 +176,10 @@ def _replacements(difference: Diff, kernel: str) -> Iterator[dict[str, Any]]:
         rows = [np.unique(one[one >= 0]) for one in grouped]
         ns = [int(time[one].sum()) for time, one in zip(times, rows, strict=True)]
         yield {
-            "op": called[0],
-            "kernel_a": called[1],
-            "kernel_b": called[2],
-            "events_a": len(rows[0]),
-            "events_b": len(rows[1]),
-            "gpu_time_a_us": ns[0] / 1e3,
-            "gpu_time_b_us": ns[1] / 1e3,
+            "op": called[0], "kernel_a": called[1], "kernel_b": called[2], "events_a": len(rows[0]),
+            "events_b": len(rows[1]), "gpu_time_a_us": ns[0] / 1e3, "gpu_time_b_us": ns[1] / 1e3,
             "change_us": (ns[1] - ns[0]) / 1e3,
-        }
+        }  # fmt: skip
 
 
 def _codes(core: Core, rows: np.ndarray, of_owner: bool, codes: dict[str, int]) -> np.ndarray:

@@ -61,7 +61,7 @@ _HISTORY = {
 
 
 def run_history(traces: TraceSet, label: str | None = None, run: str | None = None, named: str | None = None) -> Table:
-    """How long the GPU took in each of many traces, in the order of a label's values or of pushing.
+    """GPU time of each of many traces, in the order of a label's values or of pushing.
 
     Labels whose values are all numbers, or all versions or dates, have the order of these. Changes are against the row
     above, so give a name (`rank0`) where runs hold several traces. Times are those of the GPU timeline.
@@ -86,17 +86,12 @@ def run_history(traces: TraceSet, label: str | None = None, run: str | None = No
         rows_of = dict(zip(table["type"], table["time ms"], strict=True))
         times = {column: float(rows_of.get(row, 0.0)) for column, row in _HISTORY.items()}
         total, idle = times["gpu_total_ms"], float(rows_of.get("idle_time", 0.0))
-        rows.append(
-            {
-                "label_value": value,
-                "run": trace.run,
-                "trace": trace.name,
-                **times,
-                "idle_percent": 100 * idle / total if total else None,
-                "total_change_percent": _change("gpu_total_ms", times, before),
-                "busy_change_percent": _change("gpu_busy_ms", times, before),
-            }
-        )
+        rows.append({
+            "label_value": value, "run": trace.run, "trace": trace.name, **times,
+            "idle_percent": 100 * idle / total if total else None,
+            "total_change_percent": _change("gpu_total_ms", times, before),
+            "busy_change_percent": _change("gpu_busy_ms", times, before),
+        })  # fmt: skip
         before = times
     windows = [trace for _, trace in chosen]
     return RUN_HISTORY.of_records(rows, titled("GPU time, trace after trace", windows))
@@ -109,7 +104,7 @@ def _change(column: str, times: Mapping[str, float], before: Mapping[str, float]
 
 
 def incomplete_traces(traces: TraceSet, run: str | None = None) -> Table:
-    """Traces that lack something: those of files that were damaged.
+    """Traces with lost or repaired events, because their files were damaged.
 
     In a database there may be more: traces whose push or drop has not ended, and lean ones. A graph in memory is
     always complete.

@@ -35,7 +35,7 @@ IDENTIFIED_LABELS = TableSchema(
 
 
 def identified_labels(traces: TraceSet, a: str | None = None, b: str | None = None) -> Table:
-    """The labels of all GPU events of two traces, as of two platforms or batch sizes, in order of time.
+    """The labels of all GPU events of two traces, such as of two platforms or batch sizes, in order of time.
 
     Kernels in layers are paired by their places, the others in the order in which they were launched. What one trace
     does differently in a block of a layer shares a label.
@@ -64,11 +64,7 @@ def _labelled(source: str, one: TraceMember, labels: Labels) -> Iterable[dict[st
     rows = rows[one.window.holds(rows)]
     for row in rows[np.lexsort((c.uid[rows], c.start_ns[rows]))].tolist():
         yield {
-            "source": source,
-            "trace": one.name,
-            "uid": int(c.uid[row]),
-            "label": labels[row],
+            "source": source, "trace": one.name, "uid": int(c.uid[row]), "label": labels[row],
             "confidence": places[row].confidence if row in places else None,
-            "gpu_time_us": int(c.dur_ns[row]) / 1e3,
-            "kernel": core.names[c.name[row]],
-        }
+            "gpu_time_us": int(c.dur_ns[row]) / 1e3, "kernel": core.names[c.name[row]],
+        }  # fmt: skip

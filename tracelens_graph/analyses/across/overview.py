@@ -70,22 +70,16 @@ def overview_line(g: Core | Window, trace: str, linked_only: bool = False) -> Li
         return times[kind][column] if kind in times else None
 
     return {
-        "trace": trace,
-        "rank": member.rank,
-        "file": "cut short" if w.core.info.ends_early else "",
+        "trace": trace, "rank": member.rank, "file": "cut short" if w.core.info.ends_early else "",
         "cut_short": next((one.text for one in findings if one.topic == "cut_short"), ""),
-        "kind": findings[0].evidence["kind"],
-        "steps": len(steps),
+        "kind": findings[0].evidence["kind"], "steps": len(steps),
         "host_step_ms": float(steps.mean() / 1e6) if len(steps) else None,
-        "total_ms": time("total_time", "time ms"),
-        "busy_percent": time("busy_time", "percent"),
+        "total_ms": time("total_time", "time ms"), "busy_percent": time("busy_time", "percent"),
         "computation_ms": time("computation_time", "time ms"),
         "communication_ms": time("total_comm_time", "time ms"),
-        "exposed_communication_ms": time("exposed_comm_time", "time ms"),
-        "idle_ms": time("idle_time", "time ms"),
-        "attendance": read_alone(member),
-        "has_ranks": w.framework.devices_are_ranks,
-    }
+        "exposed_communication_ms": time("exposed_comm_time", "time ms"), "idle_ms": time("idle_time", "time ms"),
+        "attendance": read_alone(member), "has_ranks": w.framework.devices_are_ranks,
+    }  # fmt: skip
 
 
 def _steps_ns(w: Window) -> Ns:

@@ -20,7 +20,7 @@ PRIOR_BUILDS, PRIOR_NOISE = 4, 0.02
 
 REGRESSIONS = TableSchema(
     "regressions",
-    "Since which build kernels, ops or modules take longer, beyond the noise of the builds before.",
+    "The build since which kernels, ops or modules take longer, beyond the noise of earlier builds.",
     {
         "since": Column.text("value of the label, or name of the run, from which on it takes longer", drop_priority=-1),
         "name": Column.key("whole name of the kernel, name of the op, or path of the module"),
@@ -88,7 +88,7 @@ def regressions(
     min_percent: float = 5,
     top: int = 20,
 ) -> Table:
-    """Since which build kernels, ops or modules take longer, beyond the noise of the builds before.
+    """The build since which kernels, ops or modules take longer, beyond the noise of earlier builds.
 
     A build is a value of a label, or else a run; traces of one build count together. Of each kernel, signature or place
     of a module the logarithm of the mean time of one is followed over the builds. The build since which it takes longer
@@ -131,16 +131,10 @@ def _row(builds: list[Build], of: Of, less: float, key: str, one: Spending, side
     traces = [trace for build in since for trace in build.traces]
     gpu_ns = sum(facts_of_trace(trace.window).get("gpu_sum_ns", 0) for trace in traces)
     return {
-        "since": since[0].name,
-        "name": one.node.get("path") or one.node["name"],
-        "input_dims": one.node.get("input_dims") or None,
-        "factor": exp(sides.rise),
-        "before_us": exp(sides.before) / 1e3,
-        "since_us": exp(sides.before + sides.rise) / 1e3,
-        "noise_percent": 100 * sides.noise,
-        "cost_ms": -less / 1e6,
-        "percent": 100 * -less * len(traces) / gpu_ns if gpu_ns else None,
-        "builds_before": sides.at,
-        "builds_since": len(one.builds) - sides.at,
-        **beside(traces[-1], of, key),
-    }
+        "since": since[0].name, "name": one.node.get("path") or one.node["name"],
+        "input_dims": one.node.get("input_dims") or None, "factor": exp(sides.rise),
+        "before_us": exp(sides.before) / 1e3, "since_us": exp(sides.before + sides.rise) / 1e3,
+        "noise_percent": 100 * sides.noise, "cost_ms": -less / 1e6,
+        "percent": 100 * -less * len(traces) / gpu_ns if gpu_ns else None, "builds_before": sides.at,
+        "builds_since": len(one.builds) - sides.at, **beside(traces[-1], of, key),
+    }  # fmt: skip

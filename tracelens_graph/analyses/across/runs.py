@@ -99,7 +99,7 @@ RUNS_LIKE = TableSchema(
 
 
 def findings_across(traces: TraceSet, run: str | None = None, named: str | None = None) -> Table:
-    """What the verdicts on many traces say, in how many of them, and where it costs most.
+    """Findings of the verdicts on many traces: how many traces have each, and where it costs most.
 
     Args:
         traces: the traces, in order.
@@ -117,26 +117,19 @@ def findings_across(traces: TraceSet, run: str | None = None, named: str | None 
         known = [share for share in shares if share is not None]
         worst = max(range(len(shown)), key=lambda at: (-1 if shares[at] is None else shares[at], -at))
         trace, finding = shown[worst]
-        rows.append(
-            {
-                "finding": name,
-                "topic": finding.topic,
-                "traces": len(shown),
-                "percent_of_traces": 100 * len(shown) / len(chosen),
-                "mean_percent": sum(known) / len(known) if known else None,
-                "max_percent": max(known, default=None),
-                "percent_of": finding.evidence.get("percent_of"),
-                "worst_run": trace.run,
-                "worst_trace": trace.name,
-                "text": finding.text,
-            }
-        )
+        rows.append({
+            "finding": name, "topic": finding.topic, "traces": len(shown),
+            "percent_of_traces": 100 * len(shown) / len(chosen),
+            "mean_percent": sum(known) / len(known) if known else None, "max_percent": max(known, default=None),
+            "percent_of": finding.evidence.get("percent_of"), "worst_run": trace.run, "worst_trace": trace.name,
+            "text": finding.text,
+        })  # fmt: skip
     rows.sort(key=lambda row: (-row["traces"], row["finding"]))
     return FINDINGS_ACROSS.of_records(rows, titled("Findings", chosen))
 
 
 def worst_of_roof(traces: TraceSet, run: str | None = None, named: str | None = None, top: int = 20) -> Table:
-    """The signatures that could win most time over many traces, if they ran at the device's rates.
+    """The signatures that would save most time over many traces if they ran at the device's rates.
 
     Args:
         traces: the traces, in order.
@@ -152,15 +145,11 @@ def worst_of_roof(traces: TraceSet, run: str | None = None, named: str | None = 
         weighted = sum(one["ns"] * one["percent_of_roof"] for _, one in spent)
         worst = min(range(len(spent)), key=lambda at: (spent[at][1]["percent_of_roof"], at))
         row = {
-            **_signature(key, node),
-            "traces": len(spent),
-            "calls": sum(one["n"] for _, one in spent),
-            "gpu_time_ms": ns / 1e6,
-            "percent_of_roof": weighted / ns if ns else None,
-            "could_be_won_ms": (100 * ns - weighted) / 100 / 1e6,
-            "worst_run": spent[worst][0].run,
+            **_signature(key, node), "traces": len(spent), "calls": sum(one["n"] for _, one in spent),
+            "gpu_time_ms": ns / 1e6, "percent_of_roof": weighted / ns if ns else None,
+            "could_be_won_ms": (100 * ns - weighted) / 100 / 1e6, "worst_run": spent[worst][0].run,
             "worst_trace": spent[worst][0].name,
-        }
+        }  # fmt: skip
         rows.append((-row["could_be_won_ms"], key, row))
     rows.sort(key=lambda row: row[:2])
     return WORST_OF_ROOF.of_records([row for *_, row in rows[: top or None]], titled("Furthest from the roof", chosen))
@@ -174,7 +163,7 @@ def signature_history(
     label: str | None = None,
     named: str | None = None,
 ) -> Table:
-    """How long the calls of an op with one set of arguments took, in the order of a label's values or of pushing.
+    """Times of the calls of an op with one set of arguments, in the order of a label's values or of pushing.
 
     Args:
         traces: the traces, in order.
@@ -204,26 +193,18 @@ def signature_history(
         mean = one["ns"] / one["n"]
         times = {f"{name}_us": one[f"{name}_ns"] / 1e3 if f"{name}_ns" in one else None
                  for name in ("min", "median", "max")}  # fmt: skip
-        rows.append(
-            {
-                "label_value": trace.value_of(label) if label is not None else None,
-                "run": trace.run,
-                "trace": trace.name,
-                **_signature(key, node),
-                "calls": one["n"],
-                "gpu_time_us": one["ns"] / 1e3,
-                "mean_us": mean / 1e3,
-                **times,
-                "percent_of_roof": one.get("percent_of_roof"),
-                "change_percent": 100 * (mean - before) / before if before else None,
-            }
-        )
+        rows.append({
+            "label_value": trace.value_of(label) if label is not None else None, "run": trace.run,
+            "trace": trace.name, **_signature(key, node), "calls": one["n"], "gpu_time_us": one["ns"] / 1e3,
+            "mean_us": mean / 1e3, **times, "percent_of_roof": one.get("percent_of_roof"),
+            "change_percent": 100 * (mean - before) / before if before else None,
+        })  # fmt: skip
         before = mean
     return SIGNATURE_HISTORY.of_records(rows, titled("Signature, trace after trace", chosen))
 
 
 def runs_like(traces: TraceSet, b: str | None = None, top: int = 20) -> Table:
-    """Which traces spent their GPU time on the same kernels as one trace, the most alike first.
+    """Traces that spent their GPU time on the same kernels as a given trace, the most similar first.
 
     The overlap adds up, over all names of GPU work, the smaller one of their shares of the GPU time of both traces.
 
@@ -246,14 +227,9 @@ def runs_like(traces: TraceSet, b: str | None = None, top: int = 20) -> Table:
         wholes = sum(here.values()), sum(there.values())
         overlap = sum(min(100 * here[key] / wholes[0], 100 * there[key] / wholes[1]) for key in both)
         row = {
-            "run": one.run,
-            "trace": one.name,
-            "overlap_percent": overlap,
-            "same_names": len(both),
-            "names": len(there),
-            "gpu_time_ms": wholes[1] / 1e6,
-            "time_percent": 100 * wholes[1] / wholes[0],
-        }
+            "run": one.run, "trace": one.name, "overlap_percent": overlap, "same_names": len(both),
+            "names": len(there), "gpu_time_ms": wholes[1] / 1e6, "time_percent": 100 * wholes[1] / wholes[0],
+        }  # fmt: skip
         rows.append((-overlap, -place, row))
     rows.sort(key=lambda row: row[:2])
     return RUNS_LIKE.of_records([row for *_, row in rows[: top or None]], titled(f"Traces like {asked.path}", traces))

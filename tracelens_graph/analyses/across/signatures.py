@@ -210,14 +210,10 @@ def common_signatures(traces: TraceSet, a: str | None = None, b: str | None = No
         ns_a, ns_b = int(two.in_a.gpu_ns[one]), int(two.in_b.gpu_ns[other])
         if ns_a or ns_b:
             row = {
-                **two.in_a.described(one),
-                "count_a": int(two.in_a.calls[one]),
-                "count_b": int(two.in_b.calls[other]),
-                "gpu_time_a_us": ns_a / 1e3,
-                "gpu_time_b_us": ns_b / 1e3,
-                "ratio": ns_b / ns_a if ns_a else None,
-                "difference_us": (ns_b - ns_a) / 1e3,
-            }
+                **two.in_a.described(one), "count_a": int(two.in_a.calls[one]),
+                "count_b": int(two.in_b.calls[other]), "gpu_time_a_us": ns_a / 1e3, "gpu_time_b_us": ns_b / 1e3,
+                "ratio": ns_b / ns_a if ns_a else None, "difference_us": (ns_b - ns_a) / 1e3,
+            }  # fmt: skip
             rows.append(((-abs(ns_b - ns_a), row["name"], key), row))
     return _table(COMMON_SIGNATURES, two.title("GPU time by signature"), rows, top)
 
@@ -247,21 +243,16 @@ def kernel_choices(traces: TraceSet, a: str | None = None, b: str | None = None,
         time_a, time_b = int(two.in_a.gpu_ns[one]) / calls_a / 1e3, int(two.in_b.gpu_ns[other]) / calls_b / 1e3
         cost = (time_b - time_a) * calls_b
         row = {
-            **two.in_a.described(one),
-            "kernels_a": names_a if short_a == short_b else short_a,
-            "kernels_b": names_b if short_a == short_b else short_b,
-            "count_a": calls_a,
-            "count_b": calls_b,
-            "call_time_a_us": time_a,
-            "call_time_b_us": time_b,
-            "cost_us": cost,
-        }
+            **two.in_a.described(one), "kernels_a": names_a if short_a == short_b else short_a,
+            "kernels_b": names_b if short_a == short_b else short_b, "count_a": calls_a, "count_b": calls_b,
+            "call_time_a_us": time_a, "call_time_b_us": time_b, "cost_us": cost,
+        }  # fmt: skip
         rows.append(((-abs(cost), row["name"], key), row))
     return _table(KERNEL_CHOICES, two.title("Different kernels for the same signature"), rows, top)
 
 
 def ops_only_in_one(traces: TraceSet, a: str | None = None, b: str | None = None) -> Table:
-    """Names of ops that only one of two traces has, those with the most GPU time first.
+    """Names of ops that only one of two traces has, the greatest GPU time first.
 
     Args:
         traces: the traces, in order.

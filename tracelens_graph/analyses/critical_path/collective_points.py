@@ -18,7 +18,7 @@ from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollective
 from tracelens_graph.graph.arrays import distinct, positions_by
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.core import Core
-from tracelens_graph.utils.arrays import Mask, Ns, Rows
+from tracelens_graph.utils.arrays import Mask, Ns, Rows, narrow
 
 BUFFERED_BYTES = 4 << 20
 """A sender of no more than this need not wait for its receiver: a buffer of NCCL's takes the message."""
@@ -238,13 +238,10 @@ def collective_points(
     part, start, end, single = parts
     trace, number = matched.trace[part], matched.number[part]
     known = matched.parts
-    found = CollectivePoints(
-        len(time), on_host=len(np.unique(matched.number[matched.number >= 0])) - len(np.unique(number))
-    )
-    found.whole = end[np.bincount(number)[number] >= matched.group_size[number]] if len(part) else end
     partly = np.array([waits_partly(kind) for kind in matched.kind], bool)
     group = np.where(partly[number], -1, number)
     pairs: list[tuple[int, int, int]] = []
+    guesses = 0
     for collective, of in positions_by(np.where(partly[number], number, -1)):
         if collective < 0:
             continue
@@ -254,67 +251,42 @@ def collective_points(
             for one in part[of].tolist()
         ]
         awaited, guessed = awaited_parts(matched.kind[collective], members, time[start[of]], time[end[of]])
-        found.guessed += guessed
+        guesses += guessed
         if awaited is None:
             group[of] = collective
             continue
         for waiting, row in zip(of.tolist(), awaited, strict=True):
             if row.sum() > 1:
                 pairs += [(waiting, int(of[other]), collective) for other in np.flatnonzero(row).tolist()]
-    joint = np.flatnonzero(group >= 0)
-    if len(joint):
-        numbers, place = distinct(group[joint])
-        _add(found, place, start[joint], place, end[joint], single[joint], numbers, trace[joint], time)
-    if pairs:
-        waiting, other, of_collective = np.array(pairs).T
-        ends, at, place = np.unique(waiting, return_index=True, return_inverse=True)
-        _add(
-            found,
-            place,
-            start[other],
-            np.arange(len(ends)),
-            end[ends],
-            single[ends],
-            of_collective[at],
-            trace[other],
-            time,
-        )
-    return found
-
-
-def _add(
-    found: CollectivePoints, place: np.ndarray, starts: np.ndarray, end_place: np.ndarray, ends: np.ndarray,
-    single: np.ndarray, number: np.ndarray, trace: np.ndarray, time: np.ndarray,
-) -> None:  # fmt: skip
-    """New points.
-
-    Args:
-        found: where they go.
-        place, starts: per arrival the new point that it is at, and its own.
-        end_place, ends, single: per end the new point that it follows from, its own, and whether of one kernel.
-        number: per new point the number of its collective.
-        trace: per arrival its rank.
-        time: moments of all points.
-    """
-    count = int(place.max()) + 1
-    moment = np.full(count, EARLIEST)
-    np.maximum.at(moment, place, time[starts])
-    last = np.zeros(count, np.int32)
-    is_last = np.flatnonzero(time[starts] == moment[place])
-    last[place[is_last]] = trace[is_last]
-    point = np.arange(count, dtype=np.int32) + (found.points + len(found.time))
-    late = moment[end_place] - time[ends]
+    # Points that all of a collective wait at come first; behind them those of one that waits for some others.
+    joint = narrow(np.flatnonzero(group >= 0))
+    numbers, place = distinct(group[joint])
+    waiting, other, of_pair = np.array(pairs, np.int32).reshape(-1, 3).T
+    alone, at, own = np.unique(waiting, return_index=True, return_inverse=True)
+    comes, leaves = np.append(joint, other), np.append(joint, alone)
+    comes_to = narrow(np.append(place, len(numbers) + own))
+    leaves_from = narrow(np.append(place, len(numbers) + np.arange(len(alone))))
+    moment = np.full(len(numbers) + len(alone), EARLIEST)
+    np.maximum.at(moment, comes_to, time[start[comes]])
+    last = np.zeros(len(moment), np.int32)
+    is_last = time[start[comes]] == moment[comes_to]
+    last[comes_to[is_last]] = trace[comes[is_last]]
+    late = moment[leaves_from] - time[end[leaves]]
     fine = late <= 0
-    if not fine.all():
-        found.lost += int((~fine).sum())
-        found.worst_ns = max(found.worst_ns, int(late.max()))
-    found.time = np.concatenate((found.time, moment))
-    found.ordinal = np.concatenate((found.ordinal, last))
-    found.collective = np.concatenate((found.collective, number.astype(np.int32)))
-    found.before = np.concatenate((found.before, starts, point[end_place[fine]]))
-    found.after = np.concatenate((found.after, point[place], ends[fine]))
-    found.kind = np.concatenate(
-        (found.kind, np.full(len(starts), Edge.arrive, np.int8), np.full(int(fine.sum()), Edge.transfer, np.int8))
+    leaves, leaves_from = leaves[fine], leaves_from[fine]
+    kind = np.repeat(np.array([Edge.arrive, Edge.transfer], np.int8), (len(comes), len(leaves)))
+    return CollectivePoints(
+        len(time),
+        moment,
+        last,
+        np.append(numbers, of_pair[at]).astype(np.int32),
+        np.append(start[comes], len(time) + leaves_from),
+        np.append(len(time) + comes_to, end[leaves]),
+        kind,
+        served=end[leaves[single[leaves]]],  # of several kernels the last one's own run stays a cause of its end
+        whole=end[np.bincount(number)[number] >= matched.group_size[number]] if len(part) else end,
+        lost=int((late > 0).sum()),
+        worst_ns=int(late.max(initial=0)),
+        guessed=guesses,
+        on_host=len(np.unique(matched.number[matched.number >= 0])) - len(np.unique(number)),
     )
-    # Of several kernels the last one's own run stays a cause of its end.
-    found.served = np.concatenate((found.served, ends[fine & single]))

@@ -61,19 +61,16 @@ class GpuQueue:
 
     def last_before(self, lane: np.ndarray, at: np.ndarray) -> np.ndarray:
         """The last event on each stream that was launched before a moment; -1 without one."""
-        if not len(self.rows):
-            return np.full(len(lane), -1, np.int64)
-        found = np.searchsorted(self._key, lane * self._width + np.searchsorted(self._moments, at), "left") - 1
-        return np.where((found >= 0) & (lane >= 0) & (self.lane[found] == lane), found, -1)
+        return self._near(lane, at, -1)
 
     def first_after(self, lane: np.ndarray, at: np.ndarray) -> np.ndarray:
         """The first event on each stream that was launched at a moment or later; -1 without one."""
-        if not len(self.rows):
-            return np.full(len(lane), -1, np.int64)
-        found = np.searchsorted(self._key, lane * self._width + np.searchsorted(self._moments, at), "left")
-        inside = (found < len(self.rows)) & (lane >= 0)
-        found = np.where(inside, found, -1)
-        return np.where(inside & (self.lane[found] == lane), found, -1)
+        return self._near(lane, at, 0)
+
+    def _near(self, lane: np.ndarray, at: np.ndarray, beside: int) -> np.ndarray:
+        found = np.searchsorted(self._key, lane * self._width + np.searchsorted(self._moments, at), "left") + beside
+        # Behind all events, and before them, is one of no stream.
+        return np.where((lane >= 0) & (np.append(self.lane, -1)[found] == lane), found, -1)
 
     @cached_property
     def by_launch(self) -> np.ndarray:

@@ -7,6 +7,7 @@ known where its trace is read.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -44,65 +45,65 @@ class Meetings:
         part: parts of matched collectives that kernels carried out, those of one rank behind those of the other. Here
             a part is a place in it.
         first: per rank its first part; at the end how many there are.
+        start_ns: when each part starts.
+        found: points of collectives, without their edges.
+        met: per part the point of collectives that its end follows from; -1 for none.
+        served, whole: per part whether its end follows from that alone, and whether all its ranks are there.
+        arrivals: parts, and the point that each may be the last to come to.
+        bridges: what passes ranks without a file.
     """
 
     def __init__(self, traces: TraceSet, matched: MatchedCollectives | None, known: Sequence[Known]) -> None:
-        self._traces, self._matched, self._known = traces, matched, known
+        self._matched = matched
+        self.bridges = Bridges() if matched is None else through(matched)
         self.part: Rows = np.zeros(0, np.int64) if matched is None else parts_on_gpu(matched)
-        rank = self.part if matched is None else matched.trace[self.part]
+        self.start_ns = self.part if matched is None else self._of_parts(matched.start_ns)
+        rank = self.part if matched is None else self._of_parts(matched.trace)
         self.first = np.searchsorted(rank, np.arange(len(traces) + 1))
+        points = CollectivePoints(0) if matched is None else self._points(matched, known)
+        count, none = len(self.part), np.zeros(0, np.int32)
+        self.met = np.full(count, -1, np.int32)
+        moves = points.kind == Edge.transfer
+        self.met[points.after[moves] - count] = points.before[moves] - 2 * count
+        self.served, self.whole = np.zeros((2, count), bool)
+        self.served[points.served - count] = True
+        self.whole[points.whole - count] = True
+        self.arrivals = points.before[~moves], points.after[~moves] - 2 * count
+        self.found = replace(points, before=none, after=none, kind=none, served=none, whole=none)
+        if matched is not None:
+            self._arrive_over(matched)
 
-    @cached_property
-    def found(self) -> CollectivePoints:
+    def _of_parts(self, values: np.ndarray) -> np.ndarray:
+        """Values of all parts, of those that kernels carried out; not copied where these are all."""
+        return values if len(self.part) == len(values) else values[self.part]
+
+    def _points(self, matched: MatchedCollectives, known: Sequence[Known]) -> CollectivePoints:
         """Points of collectives; points of their parts are their starts, one for each, and then their ends."""
-        matched, part = self._matched, self.part
-        if matched is None:
-            return CollectivePoints(0)
-        count = len(part)
+        count = len(self.part)
         single = np.ones(count, bool)
         for rank, (first, last) in enumerate(pairwise(self.first.tolist())):
-            single[first:last] = ~np.isin(matched.node[part[first:last]], self._known[rank].several)
+            if len(several := known[rank].several):
+                single[first:last] = ~np.isin(matched.node[self.part[first:last]], several)
         own = np.arange(count, dtype=np.int32)
         return collective_points(
             matched,
-            PartPoints(part, own, count + own, single),
-            np.concatenate((self.start_ns, matched.end_ns[part])),
-            lambda one: self._known[int(matched.trace[one])].root.get(int(matched.node[one])),
+            PartPoints(self.part, own, count + own, single),
+            np.concatenate((self.start_ns, self._of_parts(matched.end_ns))),
+            lambda one: known[int(matched.trace[one])].root.get(int(matched.node[one])),
         )
 
-    @cached_property
-    def start_ns(self) -> Ns:
-        """When each part starts."""
-        return np.zeros(0, np.int64) if self._matched is None else self._matched.start_ns[self.part]
-
-    @cached_property
-    def met(self) -> Rows:
-        """Per part the point of collectives that its end follows from; -1 for none."""
-        count = len(self.part)
-        met = np.full(count, -1, np.int32)
-        moves = self.found.kind == Edge.transfer
-        met[self.found.after[moves] - count] = self.found.before[moves] - 2 * count
-        return met
-
-    @cached_property
-    def arrivals(self) -> tuple[Rows, Rows]:
-        """Parts, and the point that each may be the last to come to."""
-        comes = self.found.kind == Edge.arrive
-        part, point = self.found.before[comes], self.found.after[comes] - 2 * len(self.part)
+    def _arrive_over(self, matched: MatchedCollectives) -> None:
+        """Let parts come to collectives, too, that they lead to over ranks without a file."""
+        part, point = self.arrivals
         for one in self.bridges.over:
-            if one.is_joint and self._matched is not None:
-                number, order = self._matched.number[one.follows], np.argsort(self.found.collective, kind="stable")
+            if one.is_joint:
+                number, order = matched.number[one.follows], np.argsort(self.found.collective, kind="stable")
                 at, of = expanded(
                     *(np.searchsorted(self.found.collective[order], number, side) for side in ("left", "right"))
                 )
                 part = np.append(part, np.searchsorted(self.part, one.sends)[of])
                 point = np.append(point, order[at])
-        return part, point
-
-    @cached_property
-    def bridges(self) -> Bridges:
-        """What passes ranks without a file."""
-        return Bridges() if self._matched is None else through(self._matched)
+        self.arrivals = part, point
 
     @cached_property
     def _arrivals_at(self) -> Places:
@@ -128,14 +129,10 @@ class Meetings:
 
     def given(self, clocks: Sequence[RankClock]) -> list[Given]:
         """What each rank must know of the others, but for latencies."""
-        found, count = self.found, len(self.part)
-        came = np.append(found.time, EARLIEST)[self.met]
-        served, whole = np.zeros((2, count), bool)
-        served[found.served - count] = True
-        whole[found.whole - count] = True
-        node = self.part if self._matched is None else self._matched.node[self.part]
+        came = np.append(self.found.time, EARLIEST)[self.met]
+        node = self.part if self._matched is None else self._of_parts(self._matched.node)
         return [
-            Given(clock, node[first:last], came[first:last], served[first:last], whole[first:last])
+            Given(clock, node[first:last], came[first:last], self.served[first:last], self.whole[first:last])
             for clock, (first, last) in zip(clocks, pairwise(self.first.tolist()), strict=True)
         ]
 
@@ -212,7 +209,8 @@ class Again:
         for rank, one in self._reach.items():
             ns = one.takes_ns(weight if isinstance(weight, str) else weight[rank])
             starts, others = self._edges[rank]
-            takes += [ns[starts] + self._later.get(rank, 0) - NO_CAUSE * int(without[rank]), ns[others]]
+            into = ns[starts] + self._later.get(rank, 0) - NO_CAUSE * int(without[rank])
+            takes += [narrow(into), narrow(ns[others])]
         return np.concatenate(takes)[self._ordered]
 
     def ends(self, weight: str | Sequence[str], without: Mask) -> list[tuple[int, int, int]]:

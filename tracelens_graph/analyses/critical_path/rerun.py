@@ -101,7 +101,7 @@ _BLOCK = 1 << 12
 def _lines(before: Rows, after: Rows, weight: Ns, order: Rows, points: int) -> _Lines:
     edges_into = np.bincount(after, minlength=points)
     root, offset = np.arange(points, dtype=before.dtype), np.zeros(points, np.int64)
-    single = np.flatnonzero(edges_into[after] == 1)
+    single = np.flatnonzero((edges_into == 1)[after])
     root[after[single]], offset[after[single]] = before[single], weight[single]
     while not np.array_equal(further := root[root], root):
         # Before `root` moves on, or the offset would be that of another stretch; roots have none to add.
@@ -109,7 +109,7 @@ def _lines(before: Rows, after: Rows, weight: Ns, order: Rows, points: int) -> _
         root = further
     place = np.empty(points, before.dtype)
     place[order] = np.arange(points)
-    choices = np.flatnonzero(edges_into[after] > 1)
+    choices = narrow(np.flatnonzero((edges_into > 1)[after]))
     choices = choices[np.argsort(place[after[choices]], kind="stable")]
     start = before[choices]
     return _Lines(
@@ -136,14 +136,14 @@ class Reach(NamedTuple):
 
     target: Rows
     source: Rows
-    least_ns: Ns
-    more_ns: Mapping[str, Ns]
+    least_ns: Rows
+    more_ns: Mapping[str, Rows]
     between_ns: Ns
     ends: int
 
     def takes_ns(self, weight: str) -> Ns:
         """How long each edge takes with the weights of a name; of an unknown one with the first."""
-        return self.least_ns + self.more_ns[weight] if weight in self.more_ns else self.least_ns
+        return self.least_ns.astype(np.int64) + self.more_ns.get(weight, 0)
 
 
 _MOST_MERGED = 4
@@ -199,8 +199,8 @@ def reached(
     return Reach(
         number[one[kept]].astype(np.int32),
         source[kept].astype(np.int32),
-        least,
-        {bound: narrow(ns - least) for bound, ns in takes_ns.items() if not np.array_equal(ns, least)},
+        narrow(least),
+        {bound: narrow(ns - least, 1) for bound, ns in takes_ns.items() if not np.array_equal(ns, least)},
         causes.time[between],
         len(ends),
     )

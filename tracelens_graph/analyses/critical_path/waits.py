@@ -229,8 +229,8 @@ def _of_records(core: Core, queue: GpuQueue, syncs: list[_Sync]) -> tuple[list[P
     c = core.columns
     called = np.flatnonzero((c.kind == Kind.RuntimeCall) & (c.correlation != -1))
     call_of = dict(zip(c.correlation[called].tolist(), called.tolist(), strict=True))
-    waiting, behind, awaited, until = [], [], [], []
-    host_call, host_lane, host_until = [], [], []
+    device: list[tuple[int, int, int, int]] = []
+    host: list[tuple[int, int, int]] = []
     recorded_calls = set()
     for sync in syncs:
         begun = int(c.start_ns[sync.call])
@@ -239,10 +239,7 @@ def _of_records(core: Core, queue: GpuQueue, syncs: list[_Sync]) -> tuple[list[P
         before = int(c.start_ns[record]) if record >= 0 and c.start_ns[record] <= begun else begun
         of = queue.lane_of(sync.device, sync.awaited_stream) if sync.awaited_stream is not None else -1
         if sync.kind == "stream wait event":
-            waiting.append(queue.lane_of(sync.device, sync.stream))
-            behind.append(begun)
-            awaited.append(of)
-            until.append(before)
+            device.append((queue.lane_of(sync.device, sync.stream), begun, of, before))
             continue
         recorded_calls.add(sync.call)
         if "Query" in core.names[c.name[sync.call]]:
@@ -253,18 +250,11 @@ def _of_records(core: Core, queue: GpuQueue, syncs: list[_Sync]) -> tuple[list[P
             lanes, before = [queue.lane_of(sync.device, sync.stream)], begun
         else:
             lanes = [of]
-        host_call += [sync.call] * len(lanes)
-        host_lane += lanes
-        host_until += [before] * len(lanes)
-    device = (
-        queue.first_after(np.array(waiting, np.int64), np.array(behind, np.int64)),
-        queue.last_before(np.array(awaited, np.int64), np.array(until, np.int64)),
-    )
-    host = (
-        np.array(host_call, np.int64),
-        queue.last_before(np.array(host_lane, np.int64), np.array(host_until, np.int64)),
-    )
-    return [device], [host], recorded_calls
+        host += [(sync.call, lane, before) for lane in lanes]
+    waiting, behind, awaited, until = np.array(device, np.int64).reshape(-1, 4).T
+    call, lane, at = np.array(host, np.int64).reshape(-1, 3).T
+    pairs = queue.first_after(waiting, behind), queue.last_before(awaited, until)
+    return [pairs], [(call, queue.last_before(lane, at))], recorded_calls
 
 
 def _host_waits(core: Core, queue: GpuQueue, calls: _Calls, recorded_calls: set[int]) -> list[Pairs]:

@@ -105,7 +105,7 @@ def compiled(w: Window) -> Iterator[Finding]:
 
 
 def verdict(g: Core | Window, arch: Architecture | None = None) -> Verdict:
-    """What kind of run this is, what its time went to, and what to try.
+    """The kind of run, where its time went, and what to try.
 
     The first finding is the headline. Then the most expensive causes, CAUSES at most, each of WORTH_REPORTING_PERCENT
     of the time at least; then what limits the verdict, and a step that takes longer than the others. A trace that says

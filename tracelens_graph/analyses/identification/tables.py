@@ -43,7 +43,7 @@ IDENTIFIED_KERNELS = TableSchema(
 
 
 def identified_kernels(g: Core | Window, by: str = "layer") -> Table:
-    """Replayed kernels by what they were identified as: layer, block and role; layers in their order.
+    """Replayed kernels by their identified layer, block and role, in the order of layers.
 
     Kernels are replayed from graphs, or run without an op. Layers are repeats of attention
     and what stands around it; roles follow from the grammar of kernel families.

@@ -139,7 +139,7 @@ KERNEL_CATEGORY_SUMMARY = TableSchema(
 
 
 def kernel_category_detail(g: Core | Window) -> Table:
-    """Kernels by launching op, category and name; ops, categories and names with most time first.
+    """Kernels by launching op, category and name; the greatest time first at each level.
 
     Kernels only, without copies and fills. Those without a launch in the trace come last, under a name of their own.
 
@@ -161,7 +161,7 @@ def kernel_category_detail(g: Core | Window) -> Table:
 
 
 def kernel_category_summary(g: Core | Window) -> Table:
-    """Time by launching op and category of its kernels, and the share of the category in the op's kernel time.
+    """Time by launching op and category of kernel, and the category's share of the op's kernel time.
 
     The share is called `% of graph time` where all kernels come from graph launches, else `% of parent time`.
 

@@ -121,7 +121,7 @@ class _Shapes:
 
 
 def kernel_occupancy(g: Core | Window) -> Table:
-    """Kernels by name with how well they fill the device, the greatest time first."""
+    """Kernels by name, and how well they fill the device; the greatest time first."""
     w = window_of(g)
     core, c = w.core, w.core.columns
     shapes = w.once(_shapes)

@@ -58,7 +58,7 @@ GRAPH_LAUNCH_CALLS = ("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch")
 
 
 def graph_launches(g: Core | Window) -> Table:
-    """Launches of captured graphs by what they replay, the greatest time first.
+    """Launches of captured graphs, by the replayed graph; the greatest time first.
 
     Launches that replay GPU events of the same names in the same order are one row.
     """
@@ -144,7 +144,7 @@ _TILE = ("operation", "family", "dtype", "tile_m", "tile_n", "tile_k")
 
 
 def category_shares(g: Core | Window) -> Table:
-    """GPU time by kind of kernel, the greatest first; copies and fills in rows of their own."""
+    """GPU time by category of kernel, the greatest first; copies and fills have separate rows."""
     w = window_of(g)
     c, gpu = w.core.columns, w.gpu_rows
     labels, kind = gpu_categories(w)
@@ -169,7 +169,7 @@ def category_shares(g: Core | Window) -> Table:
 def kernels_by_tile(
     g: Core | Window, dtype: str | None = None, tile_m: int | None = None, tile_n: int | None = None
 ) -> Table:
-    """Kernels whose names hold a tile or a type, by these, the greatest time first.
+    """Kernels by the tile and type in their names, the greatest time first.
 
     Args:
         dtype: only those whose first operand is of this type, such as bf16.

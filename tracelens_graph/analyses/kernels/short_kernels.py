@@ -54,7 +54,7 @@ ARGUMENTS = {"Input dims": 0, "Input strides": 2, "Concrete Inputs": 3}
 
 
 def short_kernel_histogram(g: Core | Window, threshold_us: float = 10, bins: int = 100) -> Table:
-    """How many kernels are how short.
+    """A histogram of the durations of short kernels.
 
     Bins of equal width from the shortest kernel to the longest that is shorter than the threshold; a bin holds
     its start, the last one its end too. If all are equally long, the bins cover that length plus and minus half a

@@ -48,7 +48,7 @@ REPLAYS = TableSchema(
 
 
 def replays(g: Core | Window) -> Table:
-    """Replays of captured graphs, by graph and how they were joined; of a trace that was joined with captures.
+    """Replays of captured graphs, by graph and by how they were joined; for a trace joined with captures.
 
     The table is of the whole trace, also for a window.
     """

@@ -191,7 +191,7 @@ NO_OP = "(no op)"
 
 
 def launch_delay(g: Core | Window, by: Literal["op", "call"] = "op") -> Table:
-    """From a launch call to the start of its first GPU event, by op or by launch call.
+    """The time from a launch call to the start of its first GPU event, by op or by launch call.
 
     Args:
         by: "op" for the op that the GPU event is charged to, "call" for the runtime call.

@@ -55,7 +55,7 @@ UNLINKED = TableSchema(
 
 
 def unlinked(g: Core | Window) -> Table:
-    """How much of each stream's time is charged to nobody, its launch not being in the trace; the most first.
+    """Time of each stream that is charged to nothing, because its launch is not in the trace; the most first.
 
     Work that was launched before recording began lies before first_linked_ms. `unlaunched_gpu_time` names the kernels.
 

@@ -104,7 +104,7 @@ def _holders(core: Core, begin: np.ndarray) -> _Holders:
 
 
 def memory_peak(g: Core | Window) -> Table:
-    """What is in use when most bytes of a device are, by the module and the outermost op that allocated it.
+    """Memory in use at a device's peak, by the module and the outermost op that allocated it.
 
     An allocation belongs to the call around it, and to the module that GPU work launched there would belong to: what a
     backward op allocates, to the module that called its forward op. Bytes of a device add up to what its allocator
@@ -117,7 +117,7 @@ def memory_peak(g: Core | Window) -> Table:
 
 
 def memory_at_end(g: Core | Window) -> Table:
-    """What is in use behind the last allocation or release of each device; otherwise as `memory_peak`.
+    """Memory in use after the last allocation or release of each device; otherwise like `memory_peak`.
 
     Of two snapshots of memory, or two traces of one program, a comparison of this table says what grew.
 
@@ -183,7 +183,7 @@ def _not_in_segments(w: Window, peak: Peak) -> list[str]:
 
 
 def memory_to_fit(g: Core | Window, size: int | None = None) -> Table:
-    """Which blocks that are in use at the peak of a device would have to go for it to fit, the largest first.
+    """The blocks in use at a device's peak that would have to go for it to fit, the largest first.
 
     Args:
         g: the graph, or a window of it.

@@ -44,7 +44,7 @@ class DeviceMemory:
 
 
 def memory_over_time(g: Core | Window) -> list[DeviceMemory]:
-    """Memory over time of each device with allocations or releases: accelerators by index, then the CPU.
+    """Memory over time for each device with allocations or releases: accelerators by index, then the CPU.
 
     Totals are those that the profiler recorded with each instant. Where it recorded none, changes are summed up, above
     what was released but never allocated.
@@ -132,7 +132,7 @@ def peaks(w: Window) -> Iterator[Peak]:
 
 
 def memory_summary(g: Core | Window) -> Table:
-    """How much memory of each device is in use at the beginning, at most, and at the end.
+    """The memory of each device in use at the beginning, at the peak, and at the end.
 
     Args:
         g: the graph, or a window of it: allocations and releases in it count, with the totals of the whole trace.
@@ -209,7 +209,7 @@ ALLOCATIONS_BY_MODULE = TableSchema(
 
 
 def allocations_by_module(g: Core | Window) -> Table:
-    """What modules allocate, forward and backward, for how long, and what they leave: the most bytes first.
+    """Memory that modules allocate, forward and backward, its lifetime, and what is not released; most bytes first.
 
     Each allocation counts once, for the innermost module that it belongs to; see `memory_peak`.
 

@@ -43,7 +43,7 @@ _TEXTS = {"type": str, "pool": str, "expandable": bool}
 
 
 def memory_segments(g: Core | Window) -> Table:
-    """The segments of a snapshot of memory, those with the most free bytes first.
+    """The segments of a memory snapshot, the most free bytes first.
 
     Args:
         g: the graph of a snapshot, or of a trace that is joined with one; segments are those of the snapshot's moment,

@@ -49,7 +49,7 @@ KERNEL_CANDIDATES = TableSchema(
 
 
 def kernel_candidates(g: Core | Window, arch: Architecture | str | None = None, top: int = 20) -> Table:
-    """Operations and their arguments, with the kernel, the place in the program and the command that replays them.
+    """Operations and their arguments, each with its kernel, its place in the program and the command that replays it.
 
     Args:
         arch: the device, or its name; None for the one that the trace describes. Without one nothing has a roof.

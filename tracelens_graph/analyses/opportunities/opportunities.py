@@ -56,7 +56,7 @@ OPPORTUNITIES = TableSchema(
 
 
 def opportunities(g: Core | Window, arch: Architecture | str | None = None) -> Table:
-    """Where time could be won, by every rule of `rules.RULES`, the most first.
+    """Where time could be won, by all rules of `rules.RULES`; the most first.
 
     Args:
         arch: the device, or its name; None for the one that the trace describes. Without a device rules that need its

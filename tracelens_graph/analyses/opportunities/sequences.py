@@ -81,7 +81,7 @@ class _Calls(NamedTuple):
 
 
 def kernel_sequences(g: Core | Window, contains: str = "", min_kernels: int = MIN_KERNELS) -> Table:
-    """Sequences of GPU events below calls of ops and modules, those with most GPU time first.
+    """Sequences of GPU events below calls of ops and modules, the greatest GPU time first.
 
     Calls of one name are alike if the names of the GPU events below them are, in the order of their starts.
 

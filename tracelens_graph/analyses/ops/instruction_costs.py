@@ -53,7 +53,7 @@ _FIGURES = ("flops", "transcendentals", "bytes")
 
 
 def instruction_costs(g: Core | Window) -> Table:
-    """What instructions that ran cost for each run, by our rules and by XLA's, those with the most FLOPs first.
+    """The cost of each executed instruction per run, by our rules and by XLA's; the most FLOPs first.
 
     What a loop or a call costs is the work of instructions that ran as ops of their own, too: rows are not to be
     added up. For each program a note says what it costs as a whole by XLA's rules.

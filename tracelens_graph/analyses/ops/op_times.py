@@ -38,7 +38,7 @@ OP_TIMES = TableSchema(
 
 
 def op_times(g: Core | Window) -> Table:
-    """Time of ops by name, those with most GPU time of their own first, then those with most host time of their own.
+    """Time of ops by name, by GPU self time, then by host self time, the greatest first.
 
     Ops without GPU work are listed, too. GPU time is that of the events of the window.
     """

@@ -38,7 +38,7 @@ FORWARD_BACKWARD = TableSchema(
 
 
 def forward_backward(g: Core | Window) -> Table:
-    """GPU time of ops in the forward pass against that of their backward passes.
+    """GPU time of ops in the forward pass, compared with their backward passes.
 
     Each GPU event counts for the nearest op above its launch that is linked with the other pass, or that is the
     engine's around such an op, so nested ops share nothing. Work of neither pass (optimizer, copies) is in no row: what

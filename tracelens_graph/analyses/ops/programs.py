@@ -219,7 +219,7 @@ PROGRAMS = TableSchema(
 
 
 def programs(g: Core | Window) -> Table:
-    """Compiled programs that ran, the one with the most GPU time first, then the one with the most time on the host.
+    """Compiled programs that ran, by GPU time, then by host time, the greatest first.
 
     A program that several devices run counts an execution for each. Executions are counted by the instructions that
     each of them runs once: what most of these were run, of several such numbers the largest; at least one. Where

@@ -133,7 +133,7 @@ def op_signatures(g: Core | Window, op: str | None = None) -> Table:
 
 
 def modules_of_signature(g: Core | Window, op: str | None = None, input_dims: str | None = None) -> Table:
-    """The modules that hold the GPU work of an op with certain sizes of inputs, the greatest time first.
+    """The modules with the GPU work of an op with given input sizes, the greatest time first.
 
     The work of an op is all that was launched below it. Work of a backward pass belongs to the module that called
     the forward op.

@@ -91,7 +91,7 @@ def _peak(cost: Cost, arch: Architecture) -> float:
 
 
 def model_flops(g: Core | Window, arch: Architecture | str | None = None) -> Table:
-    """Model FLOPs utilisation of each step, and of all together.
+    """Model FLOPs utilisation of each step, and of all steps together.
 
     Args:
         arch: the device, or its name; None for the one that the trace describes.

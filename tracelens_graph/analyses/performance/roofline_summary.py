@@ -147,7 +147,7 @@ class _Work:
 
 
 def roofline_summary(g: Core | Window, arch: Architecture) -> Table:
-    """Where the time lies under the roofline of a device, and how much could be won.
+    """Time by what bounds it under a device's roofline, and how much could be won.
 
     The parts add up exactly to the sum of the durations of the GPU events and the idle time of `idle_causes`.
     Every GPU event counts for the op that `unified_perf_summary` shows it with, and is bound by what bounds that op:

@@ -189,7 +189,7 @@ def host_span(w: Window) -> tuple[Intervals, str]:
 
 
 def host_times(g: Core | Window, by: Literal["op", "function", "line", "module", "thread"] = "op") -> Table:
-    """Host time by name at a level, the greatest time of its own first; that of threads in the background last.
+    """Host time by name at a level, the greatest self time first; background threads last.
 
     By `op`, runtime calls and annotations have rows, too, and `calls`, `self_ms` and `sum_ms` are what
     `prof.key_averages()` of PyTorch shows as number of calls, self CPU and CPU total: there `ProfilerStep#3` is a

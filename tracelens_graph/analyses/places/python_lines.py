@@ -59,7 +59,7 @@ NO_LINE = "(no line of Python)"
 
 
 def gpu_time_under(g: Core | Window, under: int | str | None = None) -> Table:
-    """GPU time below a node by what is right below it: one step on the way down.
+    """GPU time below a node, by its direct children.
 
     Args:
         under: uid of a node, or the name of modules (`nn.Module: ` may be left out), functions, ops or runtime calls;
@@ -98,7 +98,7 @@ def gpu_time_under(g: Core | Window, under: int | str | None = None) -> Table:
 
 
 def python_lines(g: Core | Window, without: str | None = None) -> Table:
-    """Lines of Python and the GPU time that comes from them: of each GPU event the innermost line of the user.
+    """GPU time by line of Python; each GPU event counts for the innermost line of the user.
 
     That is a frame above its launch that is the user's or a model's, else a library's: what is of the framework says
     nothing about the program (`user_code`; `with_all_frames` of the window counts it). Work of the backward pass comes

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tracelens_graph.analyses.ranks.parts import Parts
-from tracelens_graph.utils.arrays import Ns
+from tracelens_graph.utils.arrays import Codes, Ns, Rows, narrow
 
 LEAST_ANCHORS = 5
 """Collectives that a rank must share with the others, so that its clock is known."""
@@ -92,12 +92,19 @@ def clocks_by_ends(parts: Parts, number: np.ndarray, clock_of: np.ndarray, on_ho
     """
     clocks = int(clock_of.max(initial=-1)) + 1
     rows = np.flatnonzero(parts.is_barrier & (on_host | ~parts.on_host) & (number >= 0))
-    cell = number[rows].astype(np.int64) * clocks + clock_of[parts.trace[rows]]
-    order = np.lexsort((parts.end_ns[rows], cell))
-    cells, first, count = np.unique(cell[order], return_index=True, return_counts=True)
-    middle = parts.end_ns[rows][order][first + (count - 1) // 2]
     least = _LEAST_BY_NUMBER if (parts.sequence[rows] >= 0).all() else LEAST_ANCHORS
-    return _clocks(_Ends(cells // max(clocks, 1), cells % max(clocks, 1), middle), clocks, least)
+    return _clocks(_ends_of(parts, rows, number, clock_of), clocks, least)
+
+
+def _ends_of(parts: Parts, rows: Rows, number: Codes, clock_of: Codes) -> _Ends:
+    """Ends of some parts: of a collective the median of those of one clock."""
+    clocks = max(int(clock_of.max(initial=-1)) + 1, 1)
+    cell = number[rows].astype(np.int64) * clocks + clock_of[parts.trace[rows]]
+    rows = rows[np.lexsort((parts.end_ns[rows], cell))]
+    cell.sort()
+    first = np.flatnonzero(np.diff(cell, prepend=-1))
+    middle = rows[first + (np.diff(first, append=len(cell)) - 1) // 2]
+    return _Ends(narrow(cell[first] // clocks), narrow(cell[first] % clocks), parts.end_ns[middle])
 
 
 class Way(NamedTuple):
@@ -152,20 +159,20 @@ class _Ends(NamedTuple):
     def only(self, which: np.ndarray) -> _Ends:
         """Some of them, with collectives numbered from 0 on."""
         _, collective = np.unique(self.collective[which], return_inverse=True)
-        return _Ends(collective, self.rank[which], self.ns[which])
+        return _Ends(narrow(collective), self.rank[which], self.ns[which])
 
     def shared(self) -> np.ndarray:
         """Whether the collective of each has another end."""
         return np.bincount(self.collective)[self.collective] > 1
 
 
-def _clocks(every: _Ends, ranks: int, least: int) -> Clocks:
+def _clocks(ends: _Ends, ranks: int, least: int) -> Clocks:
     """Clocks of some ranks, or of what shares one.
 
     The offset of a rank is that of the median over its collectives; with a drift, a line is fitted through its
     deviations from the median over all ranks, with Cauchy weights.
     """
-    ends = every.only(every.shared())
+    ends = ends.only(ends.shared())
     anchors = np.bincount(ends.rank, minlength=ranks)
     nothing = Clocks(np.zeros(ranks, np.int64), np.zeros(ranks), np.full(ranks, np.inf), anchors, 0)
     if not len(ends.ns):

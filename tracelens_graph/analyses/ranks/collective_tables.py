@@ -298,21 +298,12 @@ def unmatched_collectives(figures: Figures) -> Table:
     rows = []
     for part, reason in m.unmatched:
         rank, one = m.ranks[m.trace[part]], m.parts.collective(part)
-        rows.append(
-            {
-                "trace": rank.name,
-                "rank": rank.rank,
-                "kind": one.kind,
-                "group": one.group_description or one.group,
-                "sequence": one.sequence,
-                "step": m.step_of(part),
-                "start_us": m.start_ns[part] / 1e3,
-                "duration_us": (m.end_ns - m.start_ns)[part] / 1e3,
-                "reason": reason,
-                "key": one.key,
-                "uid": one.uids[0],
-            }
-        )
+        start, end = m.start_ns[part], m.end_ns[part]
+        rows.append({
+            "trace": rank.name, "rank": rank.rank, "kind": one.kind, "group": one.group_description or one.group,
+            "sequence": one.sequence, "step": m.step_of(part), "start_us": start / 1e3,
+            "duration_us": (end - start) / 1e3, "reason": reason, "key": one.key, "uid": one.uids[0],
+        })  # fmt: skip
     rows.sort(key=lambda row: (row["start_us"], row["trace"]))
     return UNMATCHED_COLLECTIVES.of_records(rows, f"Unmatched collectives of {number_of_ranks(figures)}")
 

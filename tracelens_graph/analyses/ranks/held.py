@@ -12,7 +12,7 @@ from typing import Any, overload
 import numpy as np
 
 from tracelens_graph.graph.collectives import Collective
-from tracelens_graph.utils.arrays import Codes, Ns
+from tracelens_graph.utils.arrays import Codes, Ns, narrow
 
 Entry = tuple[Collective, int, int]
 """A collective, and the first start and last end of its kernels that count, ns."""
@@ -37,7 +37,7 @@ class Held(Sequence[Entry]):
         place, sequence: index and sequence number as in `Collective`, `NONE` for none.
         by_index: whether the number at the end of the key is the index, and not the sequence number; for each form.
         rank: as in `Collective`, `NONE` for none; one number where it is that of all.
-        start_ns, end_ns: what counts of each.
+        start_ns, dur_ns: what counts of each.
         whole_ns: first start and last end of all its kernels, in two columns; without rows where these are the same.
         first: where the kernels of each begin in `rows`, and behind the last one their number.
         rows, uids: the kernels of all.
@@ -50,7 +50,7 @@ class Held(Sequence[Entry]):
     by_index: Sequence[bool | None]
     rank: np.ndarray
     start_ns: Ns
-    end_ns: Ns
+    dur_ns: Codes
     whole_ns: np.ndarray
     first: np.ndarray
     rows: np.ndarray
@@ -64,7 +64,7 @@ class Held(Sequence[Entry]):
         numbers: dict[tuple[Any, ...], int] = {}
         forms: list[Collective] = []
         by_index: list[bool | None] = []
-        form = np.zeros(len(nodes), np.int32)
+        form = np.zeros(len(nodes), np.int64)
         for at, one in enumerate(nodes):
             stem, is_index = _stem(one)
             shared = tuple(getattr(one, name) for name in _SHARED)
@@ -74,23 +74,32 @@ class Held(Sequence[Entry]):
                 forms.append(Collective(**dict(zip(_SHARED, shared, strict=True)), **(_OWN | {"key": stem})))
                 by_index.append(is_index)
             form[at] = numbers[key]
+
+        def column(values: Iterable[int]) -> np.ndarray:
+            return narrow(np.array(list(values), np.int64), 1)
+
         rank = np.array([NONE if one.rank is None else one.rank for one in nodes], np.int64)
         whole = np.array([(one.start_ns, one.end_ns) for one in nodes], np.int64).reshape(-1, 2)
         times = np.array([given_ns for _, *given_ns in given], np.int64).reshape(-1, 2)
         return cls(
             forms,
-            form,
-            np.array([one.index for one in nodes], np.int32),
-            np.array([NONE if one.sequence is None else one.sequence for one in nodes], np.int64),
+            narrow(form, 1),
+            column(one.index for one in nodes),
+            column(NONE if one.sequence is None else one.sequence for one in nodes),
             by_index,
             rank[:1] if len(rank) and (rank == rank[0]).all() else rank,
             times[:, 0].copy(),
-            times[:, 1].copy(),
+            narrow(times[:, 1] - times[:, 0]),
             whole[:0] if np.array_equal(whole, times) else whole,
-            np.cumsum([0, *(len(one.rows) for one in nodes)], dtype=np.int32),
-            np.array([row for one in nodes for row in one.rows], np.int32),
-            np.array([uid for one in nodes for uid in one.uids], np.int64),
+            narrow(np.cumsum([0, *(len(one.rows) for one in nodes)]), 1),
+            column(row for one in nodes for row in one.rows),
+            column(uid for one in nodes for uid in one.uids),
         )
+
+    @property
+    def end_ns(self) -> Ns:
+        """End of what counts of each."""
+        return self.start_ns + self.dur_ns
 
     def __len__(self) -> int:
         return len(self.form)
@@ -103,7 +112,8 @@ class Held(Sequence[Entry]):
         places = range(len(self))[at]
         if isinstance(places, range):
             return tuple(self[one] for one in places)
-        return self.collective(places), int(self.start_ns[places]), int(self.end_ns[places])
+        start_ns = int(self.start_ns[places])
+        return self.collective(places), start_ns, start_ns + int(self.dur_ns[places])
 
     def kernels(self, at: int) -> tuple[int, ...]:
         """Rows of the kernels of a collective."""
@@ -113,14 +123,12 @@ class Held(Sequence[Entry]):
         """What the rank knows of a collective."""
         code = int(self.form[at])
         form, by_index = self.forms[code], self.by_index[code]
-        index, sequence, rank = (
-            int(self.place[at]),
-            int(self.sequence[at]),
-            int(self.rank[at if len(self.rank) > 1 else 0]),
-        )
-        start_ns, end_ns = (
-            self.whole_ns[at].tolist() if len(self.whole_ns) else (int(self.start_ns[at]), int(self.end_ns[at]))
-        )
+        index, sequence = int(self.place[at]), int(self.sequence[at])
+        rank = int(self.rank[at if len(self.rank) > 1 else 0])
+        start_ns = int(self.start_ns[at])
+        end_ns = start_ns + int(self.dur_ns[at])
+        if len(self.whole_ns):
+            start_ns, end_ns = self.whole_ns[at].tolist()
         number = "" if by_index is None else index if by_index else sequence
         return Collective(**vars(form) | {
             "key": f"{form.key}{number}",

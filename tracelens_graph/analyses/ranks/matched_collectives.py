@@ -302,7 +302,7 @@ class MatchedCollectives(PartsByCollective):
     def step_of(self, part: int) -> int | None:
         """Number of the step in which a part was launched; None outside of steps."""
         rank = self.ranks[self.trace[part]]
-        place = rank.step_of[self.node[part]] if rank.step_of else -1
+        place = rank.step_of[self.node[part]] if len(rank.step_of) else -1
         return rank.steps[place].number if place >= 0 else None
 
     def members(self, number: int) -> list[Collective]:

@@ -90,14 +90,13 @@ def _of_lane(parts: Parts, rows: np.ndarray, clocks: _Known) -> np.ndarray:
         if counted and merged.ends_agree(own):
             merged.add_by_sequence(own)
             continue
-        shift = merged.shift(own, clocks, (first, trace))
+        is_corrected = clocks.is_corrected[first] and clocks.is_corrected[trace]
+        shift = 0 if is_corrected else merged.shift(own, bool(clocks.host[first] == clocks.host[trace]))
         if merged.is_in_order(own, shift):
             merged.add_in_order(own)
         else:
             merged.add_by_ends(own, shift)
-    number = np.empty(len(rows), np.int64)
-    number[np.searchsorted(rows, merged.rows)] = merged.number_of_rows
-    return number
+    return merged.numbers(rows)
 
 
 class _Merged:
@@ -112,15 +111,11 @@ class _Merged:
         self._rows: list[np.ndarray] = []
         self._numbers: list[np.ndarray] = []
 
-    @property
-    def rows(self) -> np.ndarray:
-        """The parts that were added."""
-        return np.concatenate(self._rows)
-
-    @property
-    def number_of_rows(self) -> np.ndarray:
-        """The number of the collective of each."""
-        return np.concatenate(self._numbers)
+    def numbers(self, rows: np.ndarray) -> np.ndarray:
+        """The number of the collective of each part, once all were added; ascending."""
+        number = np.empty(len(rows), np.int64)
+        number[np.searchsorted(rows, np.concatenate(self._rows))] = np.concatenate(self._numbers)
+        return number
 
     def ends_agree(self, own: np.ndarray) -> bool:
         """Whether equal sequence numbers stand for equal collectives, as far as ends can show it."""
@@ -163,13 +158,13 @@ class _Merged:
         at = np.arange(len(own)) if len(self._number) else np.full(len(own), -1)
         self._add(own, at, self._parts.end_ns[own])
 
-    def shift(self, own: np.ndarray, clocks: _Known, traces: tuple[int, int]) -> int:
-        """By how much the clock of a rank is ahead of that of the first one; both are given."""
-        first, trace = traces
-        if clocks.is_corrected[first] and clocks.is_corrected[trace]:
+    def shift(self, own: np.ndarray, same_host: bool) -> int:
+        """How far a rank's clock is ahead of the first one's; 0 where ends do not show it, or fit as well with 0."""
+        both = self._key, self._end_ns, self._parts.key[own], self._parts.end_ns[own]
+        shift, count = _shift(*both)
+        if count < max(2, 0.3 * min(len(self._key), len(own))):
             return 0
-        same_host = bool(clocks.host[first] == clocks.host[trace])
-        return _clock_shift(self._key, self._end_ns, self._parts.key[own], self._parts.end_ns[own], same_host)
+        return 0 if same_host and _shift(*both, only_near=0)[1] >= 0.5 * count else shift
 
     def is_in_order(self, own: np.ndarray, shift: int) -> bool:
         """Whether the parts of a rank are of the same kinds and sizes in the same order, and ends do not contradict."""
@@ -201,19 +196,6 @@ class _Merged:
         self._number = np.concatenate((self._number, fresh))[order]
         self._key = np.concatenate((self._key, self._parts.key[new]))[order]
         self._sequence = np.concatenate((self._sequence, self._parts.sequence[new]))[order]
-
-
-def _clock_shift(key_a: np.ndarray, end_a: np.ndarray, key_b: np.ndarray, end_b: np.ndarray, same_host: bool) -> int:
-    """By how much the clock of b is ahead of that of a; 0 where ends do not show it, or fit no better than with 0."""
-    shift, count = _shift(key_a, end_a, key_b, end_b)
-    least = min(len(key_a), len(key_b))
-    if count < max(2, 0.3 * least):
-        return 0
-    if same_host:
-        _, at_zero = _shift(key_a, end_a, key_b, end_b, only_near=0)
-        if at_zero >= 0.5 * count:
-            return 0
-    return shift
 
 
 def _without_drift(key_a: np.ndarray, end_a: np.ndarray, key_b: np.ndarray, end_b: np.ndarray) -> np.ndarray:

@@ -84,7 +84,7 @@ class Parts:
         shift_ns = offset - offset.min() if len(offset) else offset
         shift = shift_ns[trace]
         lanes = _lanes(forms, [of.tolist() for of in numbers])
-        sequence = np.concatenate([one.sequence for one in held] or nothing)
+        sequence = np.concatenate([one.sequence for one in held] or nothing, dtype=np.int64)
 
         def of_form(holds: Callable[[Collective], bool]) -> Mask:
             return np.array([holds(one) for one in forms], bool)[form]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -61,12 +61,7 @@ class WaitMap:
         names, matrices = _matrices(job)
         held = np.nansum(matrices["held_up_ms"], axis=1)
         rows = chosen(held, MOST_RANKS)
-        notes = []
-        if len(rows) < len(ranks):
-            notes.append(
-                f"{len(rows):,} of {len(ranks):,} ranks are drawn: those that hold up the others most, and others"
-                " at equal distances"
-            )
+        notes = _on_chosen(rows, ranks, "ranks are drawn: those that hold up the others most")
         together = -(-len(names) // MOST_STEPS)
         if together > 1:
             notes.append(f"each column is the mean of up to {together:,} steps, of {len(names):,}")
@@ -131,6 +126,11 @@ def chosen(weights: np.ndarray, most: int) -> np.ndarray:
     rest = np.setdiff1d(np.arange(len(weights)), first)
     evenly = rest[np.linspace(0, len(rest) - 1, most - len(first)).round().astype(np.int64)]
     return np.union1d(first, evenly)
+
+
+def _on_chosen(shown: Sized, of: Sized, which: str) -> list[str]:
+    """A note where not all are shown."""
+    return [f"{len(shown):,} of {len(of):,} {which}, and others at equal distances"] if len(shown) < len(of) else []
 
 
 def _means(matrix: np.ndarray, together: int) -> np.ndarray:
@@ -201,14 +201,11 @@ class BandwidthPoints:
         }
         for row in shown:
             link = job.links.by_collective.get(row["collective"])
-            about: dict[str, Any] = {"link": None, "times_slower": None, "is_slow": False}
-            if link is not None:
-                factor = link.factor if link.others else None
-                about = {
-                    "link": job.figures.names.link(link.places, link.is_pair),
-                    "times_slower": factor,
-                    "is_slow": link.is_slow,
-                }
+            about = {
+                "link": link and job.figures.names.link(link.places, link.is_pair),
+                "times_slower": link.factor if link and link.others else None,
+                "is_slow": bool(link and link.is_slow),
+            }
             kinds[row["kind"]].append(row | about)
         peaks = sorted({row["peak_gb_s"] for row in known if _positive(row["peak_gb_s"])}, reverse=True)
         device = job.figures.architecture
@@ -252,13 +249,7 @@ class PairMatrix:
         ranks = there[chosen(weight[there], MOST_PAIRED)].tolist()
         row = {place: at for at, place in enumerate(ranks)}
         pairs = [(row[a], row[b], one) for (a, b), one in moved.items() if a in row and b in row]
-        notes = []
-        if len(ranks) < len(there):
-            notes.append(
-                f"{len(ranks):,} of {len(there):,} ranks that send are drawn: those with slow links, and others at"
-                " equal distances"
-            )
-        return cls(ranks, pairs, notes)
+        return cls(ranks, pairs, _on_chosen(ranks, there, "ranks that send are drawn: those with slow links"))
 
 
 def _moved(link: Link) -> float:
@@ -327,12 +318,7 @@ class StepLanes:
         there = np.flatnonzero(within | np.isin(m.number, m.number[within & (m.number >= 0)]))
         late_by = _late_by(job, there)
         ranks = chosen(late_by, MOST_LANES)
-        notes = []
-        if len(ranks) < len(m.ranks):
-            notes.append(
-                f"{len(ranks):,} of {len(m.ranks):,} ranks are drawn: those that come latest, and others at equal"
-                " distances"
-            )
+        notes = _on_chosen(ranks, m.ranks, "ranks are drawn: those that come latest")
         there = there[np.isin(m.trace[there], ranks)]
         single = _longest(m, there)
         rest = np.setdiff1d(there, single)

@@ -27,6 +27,7 @@ from tracelens_graph.graph.intervals import Intervals, merge, union
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.graph.window import Window, step_number, whole_window
 from tracelens_graph.schema import Kind
+from tracelens_graph.utils.arrays import Codes, narrow
 from tracelens_graph.utils.hosts import switch_in
 
 INTRA_NODE, INTER_NODE, UNKNOWN_SPAN = "intra_node", "inter_node", "unknown"
@@ -220,7 +221,7 @@ class RankCollectives:
     offset_ns: int
     held: Held
     cut: frozenset[str] = frozenset()
-    step_of: tuple[int, ...] = ()
+    step_of: Codes = field(default_factory=lambda: np.zeros(0, np.int8))
     steps: tuple[Step, ...] = ()
     gpu: GpuTime = field(default_factory=GpuTime)
     properties: tuple[Mapping[str, Any], ...] = ()
@@ -285,7 +286,7 @@ class RankCollectives:
         )
 
 
-def _steps(w: Window, held: Sequence[Collective]) -> tuple[tuple[Step, ...], tuple[int, ...]]:
+def _steps(w: Window, held: Sequence[Collective]) -> tuple[tuple[Step, ...], Codes]:
     """The steps of a window, and for each collective the place of its step."""
     core, c, gpu = w.core, w.core.columns, w.gpu_rows
     if not len(gpu):
@@ -294,7 +295,7 @@ def _steps(w: Window, held: Sequence[Collective]) -> tuple[tuple[Step, ...], tup
     gpu, of_gpu = gpu[of_gpu >= 0], of_gpu[of_gpu >= 0]
     rows, group = np.unique(of_gpu, return_inverse=True)
     if not len(rows):
-        return (), (-1,) * len(held)
+        return (), np.full(len(held), -1, np.int8)
     start = np.full(len(rows), np.iinfo(np.int64).max)
     np.minimum.at(start, group, c.start_ns[gpu])
     order = np.argsort(start, kind="stable")
@@ -309,17 +310,17 @@ def _steps(w: Window, held: Sequence[Collective]) -> tuple[tuple[Step, ...], tup
     begun = np.searchsorted(c.start_ns[rows][by_host], [one.start_ns for one in held], "right") - 1
     is_host = np.array([one.on_host for one in held], bool) & (of_held < 0) & (begun >= 0)
     of_held = np.where(is_host, by_host[begun], of_held)
-    return tuple(Step(step_number(core.names[name]), *times) for name, *times in steps), tuple(of_held.tolist())
+    return tuple(Step(step_number(core.names[name]), *times) for name, *times in steps), narrow(of_held, 1)
 
 
-def _host_steps(w: Window, held: Sequence[Collective]) -> tuple[tuple[Step, ...], tuple[int, ...]]:
+def _host_steps(w: Window, held: Sequence[Collective]) -> tuple[tuple[Step, ...], Codes]:
     """As `_steps`, of a trace without GPU work: steps are as long as on the host."""
     core, c, rows = w.core, w.core.columns, w.rows_of_kind(Kind.Step)
     rows = rows[np.argsort(c.start_ns[rows], kind="stable")]
     # Threads of a backend are in no step of their own: what counts is the time.
     begun = np.searchsorted(c.start_ns[rows], [one.start_ns for one in held], "right") - 1
     steps = zip(c.name[rows].tolist(), c.start_ns[rows].tolist(), c.end_ns[rows].tolist(), strict=True)
-    return tuple(Step(step_number(core.names[name]), *times) for name, *times in steps), tuple(begun.tolist())
+    return tuple(Step(step_number(core.names[name]), *times) for name, *times in steps), narrow(begun, 1)
 
 
 def _held(w: Window) -> Iterator[Entry]:

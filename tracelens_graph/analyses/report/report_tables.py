@@ -66,7 +66,7 @@ def as_table(name: str, made: Any, source: str) -> Table:
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """What a report contains beside the default.
+    """What a report contains in addition to the default.
 
     Attributes:
         linked_only: tables of ops and the timeline leave out GPU events whose launch is not in the trace (and the

@@ -48,7 +48,7 @@ _ALIKE = 0.98
 
 
 def step_costs(g: Core | Window) -> Table:
-    """Fixed cost of a step, and cost of each token, request and token of context, by phase: least squares.
+    """Fixed cost of a step, and cost per token, request and token of context, by phase; a least-squares fit.
 
     The time in which GPU events of a step run is explained by tokens of prompts, tokens of answers (empty places of a
     captured batch count as such), tokens that are attended to (keys) and requests. What the GPU waits for the host

@@ -255,6 +255,26 @@ class Served:
         return found[np.append(self.numbers, len(self.found))]
 
     @cached_property
+    def counts(self) -> dict[str, np.ndarray]:
+        """What each computes, by column; NaN where it is not known."""
+        return {
+            "requests": self.requests,
+            "context_requests": self.of_batches(lambda batch: batch.context.count, _counts_requests),
+            "context_tokens": self.context_tokens,
+            "generation_requests": self.of_batches(lambda batch: batch.generation.count, _counts_requests),
+            "generation_tokens": self.generation_tokens,
+            "keys": self.keys,
+            "captured": self.captured,
+            "padding": self.padding,
+        }
+
+    @cached_property
+    def idle_ms(self) -> np.ndarray:
+        """Part of the length on the device in which no GPU event runs, NaN without GPU work."""
+        length, busy = self.on_device_ns
+        return np.where(length > 0, (length - busy) / 1e6, np.nan)[:-1]
+
+    @cached_property
     def host_gap_ms(self) -> np.ndarray:
         """Time on the host since the iteration before ended, NaN for the first of a process."""
         core, rows = self.window.core, self.found.rows
@@ -300,31 +320,20 @@ def iterations(g: Core | Window) -> Table:
         return ITERATIONS.empty(title, no_iterations(w))
     core, c, gpu = w.core, w.core.columns, w.gpu_rows
     count = len(served) + 1
-    length, busy = served.on_device_ns
     rows = served.found.rows[served.numbers]
     tokens_per_s = np.divide(served.tokens * 1e3, served.device_ms, where=served.tokens > 0, out=_unknown(len(served)))
-    counts = {
-        "requests": served.requests,
-        "context_requests": served.of_batches(lambda batch: batch.context.count, _counts_requests),
-        "context_tokens": served.context_tokens,
-        "generation_requests": served.of_batches(lambda batch: batch.generation.count, _counts_requests),
-        "generation_tokens": served.generation_tokens,
-        "keys": served.keys,
-        "captured": served.captured,
-        "padding": served.padding,
-    }
     figures = {
         "start_ms": core.info.shown_ms(c.start_ns[rows]),
         "host_ms": served.found.dur_ns[served.numbers] / 1e6,
         "device_ms": served.device_ms,
-        "idle_ms": np.where(length > 0, (length - busy) / 1e6, np.nan)[:-1],
+        "idle_ms": served.idle_ms,
         "host_gap_ms": served.host_gap_ms,
         "tokens_per_s": tokens_per_s,
     }
     columns: dict[str, Cells] = {
         "iteration": [*served.numbers.tolist(), None],
         "phase": [*served.phases.tolist(), BETWEEN],
-        **{name: [*_whole(cells), None] for name, cells in counts.items()},
+        **{name: [*_whole(cells), None] for name, cells in served.counts.items()},
         **{name: np.append(cells, np.nan) for name, cells in figures.items()},
         "gpu_events": np.bincount(served.group, minlength=count),
         "gpu_sum_ms": sum_by_group(served.group, c.dur_ns[gpu], count) / 1e6,

@@ -119,7 +119,7 @@ def _rate(part: float, whole: float) -> float:
 
 
 def phases(g: Core | Window) -> Table:
-    """One row per phase of a server's iterations, and one for GPU work launched in none.
+    """One row per phase of a server's iterations, and one for GPU work launched outside of iterations.
 
     Rows add up to the window: every GPU event is in one. Time per token is time of the phase by all tokens in it, so of
     decode it is the time per output token of the whole batch, not of one request.
@@ -162,7 +162,7 @@ def phases(g: Core | Window) -> Table:
             "idle_percent": 100 * _rate(device - float(busy[:-1][inside].sum()), device),
             "gap_ms": float(served.gap_ns[mine].sum()) / 1e6 if len(served) > 1 or phase == BETWEEN else None,
             "padding_percent": 100 * _rate(_sum(padding), _sum(captured[np.isfinite(padding)])),
-            "attention_percent": sum(one["percent"] for one in tops[at] if "ttention" in one["name"]),
+            "attention_percent": sum((one["percent"] for one in tops[at] if "ttention" in one["name"]), 0.0),
             "top_categories": tops[at][:_NAMED],
         })  # fmt: skip
     if not sums[-1]:

@@ -78,7 +78,7 @@ class Departure:
 
 
 def odd_layers(g: Core | Window, min_layers: int = 3, kernels: bool = True) -> Table:
-    """Layers that are not as most of those beside them are, the rarest kind first, and where they depart.
+    """Layers that differ from most of their neighbours, the rarest kind first, and where they differ.
 
     Layers are modules that differ by nothing but the number of the instance and stand in one call of a module, or in
     none. They are compared with what more than half of them do: calls with GPU work, arguments and kernels. Layers

@@ -144,7 +144,7 @@ def repeated_subtrees(g: Core | Window, kind: str | None = None, min_count: int 
 
 
 def path_to_python(g: Core | Window, uid: int | None = None) -> Table:
-    """The calls that lead from a GPU event up to the line of Python it comes from.
+    """The calls from a GPU event up to its line of Python.
 
     A backward op has no Python above it: where there is none, the way goes on with the forward op that the nearest
     backward op belongs to. Frames that do nothing but pass a call on, such as `_call_impl`, are left out, unless the
@@ -229,7 +229,7 @@ def unusual_kernels(g: Core | Window, min_calls: int = 5) -> Table:
 
 
 def recomputed_share(g: Core | Window) -> Table:
-    """GPU time of recomputation of activations by op and module, the greatest first."""
+    """GPU time of recomputed activations by op and module, the greatest first."""
     w = window_of(g)
     core, c = w.core, w.core.columns
     again = w.gpu_rows[autograd_of(core).recompute[w.gpu_rows]]

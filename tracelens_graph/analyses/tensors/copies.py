@@ -59,7 +59,7 @@ COPYING = ("aten::to", "aten::_to_copy", "aten::contiguous", "aten::clone", "ate
 
 
 def tensor_makers(g: Core | Window, uid: int | None = None) -> Table:
-    """For each tensor that an op reads, who made it, who allocated its memory, and who wrote there last.
+    """For each tensor that an op reads, the ops that made it, allocated its memory and wrote there last.
 
     Args:
         uid: the op; None for the one with the most GPU time below it of those that read tensors.
@@ -115,7 +115,7 @@ def _last_writer(core: Core, tensors: GraphTensors, storage: int, op: int) -> in
 
 
 def copy_chains(g: Core | Window, min_copies: int = 2, top: int = 20) -> Table:
-    """Copies and casts of what had been copied or cast already, the longest chains first, then the most bytes.
+    """Copies and casts of data that was already copied or cast; the longest chains first, then the most bytes.
 
     A copy is an op such as `aten::copy_` that reads one storage and makes or writes another. It goes on with an earlier
     copy if it reads the storage that this one had filled, and nobody wrote there in between. A chain ends where no copy

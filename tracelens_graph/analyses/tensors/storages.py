@@ -196,7 +196,7 @@ _NO_RELEASES = "releases are not recorded: a storage counts from when it was mad
 
 
 def bytes_alive(g: Core | Window, points: int = 20) -> Table:
-    """Bytes of storages that are alive at moments in equal distances, by device.
+    """Bytes of live storages at regular intervals, by device.
 
     A storage is alive from the start of the op that allocated it (from the trace's start if that was not seen) to the
     end of the last op that uses it: releases are not recorded, and kernels run later than the ops that launch them.
@@ -228,7 +228,7 @@ def bytes_alive(g: Core | Window, points: int = 20) -> Table:
 
 
 def peak_bytes_by_module(g: Core | Window) -> Table:
-    """What is alive when most bytes are, by the module and the outermost op that allocated it, the most bytes first.
+    """Live storages at the peak, by the module and the outermost op that allocated them; the most bytes first.
 
     What is alive when: see `bytes_alive`. For an execution trace alone the order of its ops decides; `at_us` is absent.
 

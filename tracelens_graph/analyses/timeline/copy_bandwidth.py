@@ -102,7 +102,7 @@ def _has_rate(core: Core, rows: Rows) -> Mask:
 
 
 def copy_bandwidth(g: Core | Window, points: int = POINTS) -> Table:
-    """Bytes that copies and fills move per time, by device and direction.
+    """The bandwidth of copies and fills over time, by device and direction.
 
     Args:
         points: number of equal stretches of time, from the start of the first copy to the end of the last; 0 for one

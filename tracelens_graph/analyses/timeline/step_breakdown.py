@@ -101,7 +101,7 @@ def step_bounds(w: Window) -> tuple[Rows, Ns, Ns]:
 
 
 def step_breakdown(g: Core | Window) -> Table:
-    """What each step's time went to, every moment of it once, and the mean over steps.
+    """How each step spent its time, with every moment counted once, and the mean over steps.
 
     A moment counts for the first of what goes on in it: kernels, communication, copies, fills, calls of the runtime,
     waiting for the data loader, ops, anything else. GPU work counts where it runs, whatever step launched it.

@@ -53,7 +53,7 @@ STREAM_OVERLAP = TableSchema(
 
 
 def exposed_communication(g: Core | Window) -> Table:
-    """How long collectives ran, and for how long no computation ran beside them, the longest first.
+    """The time of collectives, and the part that no computation overlaps; the longest first.
 
     A communication kernel is exposed while no kernel or fill computes on its device. Parts of several kernels are
     added up; where no two communication kernels of a device meet, and there is but one device, they add up to
@@ -103,7 +103,7 @@ def stream_overlap(
     stream_a: int | None = None,
     stream_b: int | None = None,
 ) -> Table:
-    """How long two streams of a device work at once; times are lengths of unions of intervals.
+    """The time in which two streams of a device both work; times are lengths of unions of intervals.
 
     Args:
         device: index of a device; by default that of the busiest stream.

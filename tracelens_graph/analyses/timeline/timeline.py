@@ -50,7 +50,7 @@ ROW_MEANING = {
 def gpu_timeline(
     g: Core | Window, linked_only: bool = False, micro_idle_us: float | None = None, by_recompute: bool = False
 ) -> Table:
-    """Where the GPU's time went, all devices and streams pooled.
+    """Where the GPU's time went, over all devices and streams together.
 
     Times are lengths of unions of intervals, so overlap counts once, even that of devices, and computation + exposed
     communication + exposed copies + idle = total exactly. Time before the first and after the last GPU event is not

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -13,6 +14,8 @@ import typer
 
 from tracelens_graph.cli.app import Group
 from tracelens_graph.db.connection import DEFAULT_DATABASE, DEFAULT_USER
+from tracelens_graph.tables.terminal import progress_on_terminal
+from tracelens_graph.utils.texts import printable, shorten
 
 if TYPE_CHECKING:
     from tracelens_graph.db.connection import Connection
@@ -34,10 +37,13 @@ HOMES = {
         "query": "query:query",
         "queries": "query:queries",
         "drop": "catalog:drop",
-        "forget-events": "forgetting:forget_events",
+        "forget-events": "catalog:forget_events",
     }.items()
 }
 """Name of a command -> its module and what it is there."""
+
+
+Progress = Callable[[int, int], None]
 
 
 class _Group(Group):
@@ -71,6 +77,16 @@ def _options(
     --uri, --user and --database may stand behind the command, too.
     """
     CHOSEN.set(Chosen(uri, user, database))
+
+
+def say(text: str, err: bool = False) -> None:
+    """A line of the answer, or beside it, without what a terminal would obey."""
+    typer.echo(printable(text), err=err)
+
+
+def progress_of(what: str, name: str = "", unit: str = "rows") -> AbstractContextManager[Progress | None]:
+    """A line on a terminal that says how far the work inside is."""
+    return progress_on_terminal(f"{what} {shorten(printable(name), 40)}".rstrip(), unit=unit)
 
 
 # --- the database ---------------------------------------------------------------------------------------------------

@@ -1,9 +1,10 @@
-"""What a database holds: `tracelens-graph db check`, `list`, `pull`, `drop`, and `demo`, which fills it."""
+"""What a database holds: `db check`, `list`, `pull`, `drop`, `forget-events`, and `demo`, which fills it."""
 
 from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracelens_graph.cli.db import connection
+from tracelens_graph.cli.db import connection, progress_of, say
 from tracelens_graph.cli.export import save_graphs
 from tracelens_graph.cli.options import argument, option
 from tracelens_graph.cli.outputs import Outputs, Writes
@@ -24,18 +25,19 @@ if TYPE_CHECKING:
 RUN = "demo"
 FIRST_QUERY = "path_to_python"
 _HTTP_PORT = 7474
+_AGE = re.compile(r"(\d{1,6})\s*d")
+_DAY_NS = 86_400 * 10**9
 
 
 def check() -> None:
     """Say in one line whether a Neo4j database can be used, or what is wrong with it (then the exit code is 1)."""
     from tracelens_graph.db.check import check as look
     from tracelens_graph.db.server.server import standard_folder
-    from tracelens_graph.utils.texts import printable
 
     chosen = connection()
     health = look(chosen, standard_folder())
     held = f"{health.traces:,} complete trace{'' if health.traces == 1 else 's'}"
-    typer.echo(printable(f"{chosen.uri} is Neo4j {health.version} {health.edition}; {chosen.database} holds {held}"))
+    say(f"{chosen.uri} is Neo4j {health.version} {health.edition}; {chosen.database} holds {held}")
 
 
 def list_(*, outputs: OneTable) -> None:
@@ -60,12 +62,10 @@ def pull(
     Example: tracelens-graph db pull llama-70b/rank0 -o rank0.tlg
     """
     from tracelens_graph.db.database import Database as Graphs
-    from tracelens_graph.tables.terminal import progress_on_terminal
-    from tracelens_graph.utils.texts import printable, shorten
 
     with (
         Graphs(connection()) as graphs,
-        progress_on_terminal(f"pulling {shorten(printable(trace), 40)}", unit="events") as progress,
+        progress_of("pulling", trace, "events") as progress,
     ):
         core = graphs.pull_core(trace, progress=progress)
     save_graphs(core, outputs)
@@ -83,8 +83,6 @@ def drop(
     """
     from tracelens_graph.db.catalog import meant
     from tracelens_graph.db.database import Database as Graphs
-    from tracelens_graph.tables.terminal import progress_on_terminal
-    from tracelens_graph.utils.texts import printable, shorten
 
     with Graphs(connection()) as graphs:
         known = graphs.traces()
@@ -92,19 +90,60 @@ def drop(
         if not yes:
             confirm("drop", traces.values())
         for trace in traces.values():
-            with progress_on_terminal(f"dropping {shorten(printable(trace['path']), 40)}", unit="events") as progress:
+            with progress_of("dropping", trace["path"], "events") as progress:
                 graphs.drop(trace["id"], progress)
-            typer.echo(printable(f"dropped {trace['path']}: {trace.get('nodes', 0):,} events"))
+            say(f"dropped {trace['path']}: {trace.get('nodes', 0):,} events")
+
+
+def forget_events(
+    wanted: Annotated[
+        list[str] | None, argument(metavar="[RUN|TRACE...]", help="Runs, or traces by name, run/name or id; else all.")
+    ] = None,
+    *,
+    older_than: Annotated[str, option(metavar="AGE", help="Only traces that were pushed longer ago: 30d.")] = "",
+    yes: Annotated[bool, option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete the events of traces and keep their facts, as if these had been pushed with --facts.
+
+    Facts are totals, times by kernel, op and module, and findings. Comparisons of the traces go, and the matching of
+    the ranks of their run. Stopped at any point, the same command goes on.
+
+    Example: tracelens-graph db forget-events --older-than 30d
+
+    Example: tracelens-graph db forget-events llama-70b --yes
+    """
+    from tracelens_graph.db.database import Database as Graphs
+
+    if not wanted and not older_than:
+        raise typer.BadParameter("name runs or traces, or say how old: --older-than 30d")
+    before_ns = time.time_ns() - _days(older_than) * _DAY_NS if older_than else None
+    with Graphs(connection()) as graphs:
+        traces = graphs.with_events(wanted or [], before_ns)
+        if not traces:
+            typer.echo("no such trace has events")
+            return
+        if not yes:
+            confirm("forget the events of", traces)
+        for trace in traces:
+            with progress_of("forgetting", trace["path"], "events") as progress:
+                graphs.forget_events(trace["id"], progress)
+            say(f"forgot {trace.get('nodes', 0):,} events of {trace['path']}")
+
+
+def _days(text: str) -> int:
+    found = _AGE.fullmatch(text.strip())
+    if found is None:
+        raise typer.BadParameter(f"--older-than {text}: days are wanted, such as 30d")
+    return int(found[1])
 
 
 def confirm(what: str, traces: Collection[Mapping[str, Any]]) -> None:
     """Ask whether something is to be done to traces; who says no ends the command."""
-    from tracelens_graph.utils.texts import printable
 
     if not sys.stdin.isatty():
         raise typer.BadParameter("nobody can be asked here: add --yes")
     for trace in traces:
-        typer.echo(printable(f"{trace['path']}: {trace.get('nodes', 0):,} events"), err=True)
+        say(f"{trace['path']}: {trace.get('nodes', 0):,} events", err=True)
     typer.confirm(f"{what} {len(traces)} trace{'s' if len(traces) > 1 else ''}?", abort=True, err=True)
 
 
@@ -115,19 +154,17 @@ def _listed(traces: Sequence[Mapping[str, Any]], strange: int) -> Table:
 
     about = {
         "trace": Column("what commands call it: run/name, or name, or the beginning of its id", drop_priority=-1),
-        "run": Column("name of the run"),
-        "rank": Column("rank in its job", drop_priority=2),
+        "run": Column("name of the run"), "rank": Column("rank in its job", drop_priority=2),
         "name": Column("name of the trace, unique in its run"),
         "state": Column("complete; or loading or dropping, which is to be gone on with", drop_priority=-1),
-        "events": Column("event nodes"),
-        "edges": Column("edges", drop_priority=3),
+        "events": Column("event nodes"), "edges": Column("edges", drop_priority=3),
         "pushed": Column("when it was first completed, UTC", drop_priority=-1),
         "labels": Column("key=value, as given", drop_priority=0),
         "lean": Column("what was taken, where some events were left out", drop_priority=2),
         "device": Column("device it was recorded on", drop_priority=3),
         "damage": Column("what was repaired in the file and what was lost", drop_priority=2),
         "id": Column("hash of the file's decompressed bytes"),
-    }
+    }  # fmt: skip
     rows = [
         (
             called(traces, trace), trace["run"], trace.get("rank"), trace["name"], trace["state"], trace.get("nodes"),
@@ -181,7 +218,6 @@ def demo() -> None:
     from tracelens_graph.graph.trace_set import TraceSet
     from tracelens_graph.loading.one import load_core
     from tracelens_graph.simulate import simulate, write
-    from tracelens_graph.tables.terminal import progress_on_terminal
 
     with Graphs(connection()) as graphs, TemporaryDirectory() as folder:
         graphs.traces()  # a server that does not answer is to be known before anything is made
@@ -189,7 +225,7 @@ def demo() -> None:
         files = [file for file in write(run, folder) if file.name.endswith(".json.gz")]
         ranks = TraceSet.of({file.name.partition(".")[0]: load_core(str(file)) for file in sorted(files)})
         for trace in ranks:
-            with progress_on_terminal("pushing", unit="rows") as progress:
+            with progress_of("pushing") as progress:
                 outcome = graphs.push(trace.core, run=RUN, name=trace.name, replace=True, progress=progress)
             typer.echo(f"{outcome} {RUN}/{trace.name}")
         graphs.match(RUN, ranks)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracelens_graph.cli.db import connection
+from tracelens_graph.cli.db import connection, progress_of, say
 from tracelens_graph.cli.options import TO_NEW_FOLDER, Arch, Group, Traces, architecture_named, argument, option, to_ns
 from tracelens_graph.cli.traces import load, load_set, names_of, traces_named
 from tracelens_graph.cli.windows import Window, WindowChoice
@@ -201,19 +201,16 @@ def _goes_on() -> Iterator[None]:
 def _push(graphs: Graphs, image: TraceImage, replace: bool) -> None:
     """Push a trace, and say what was done."""
     from tracelens_graph.db.labels import texts_of
-    from tracelens_graph.tables.terminal import progress_on_terminal
-    from tracelens_graph.utils.texts import printable, shorten
 
     there = next((trace for trace in graphs.traces() if trace["id"] == image.properties["id"]), None)
     start = time.monotonic()
-    called = shorten(printable(image.properties["name"]), 40)
-    with progress_on_terminal(f"pushing {called}", unit="rows") as progress:
+    with progress_of("pushing", image.properties["name"]) as progress:
         outcome = graphs.push_image(image, replace=replace, progress=progress)
     seconds = 0 if outcome == "unchanged" else time.monotonic() - start
     was = ""
     if outcome == "replaced" and there and there["path"] != image.properties["path"]:
         was = f"; it was {there['path']}" + "".join(f", {label}" for label in texts_of(there))
-    typer.echo(printable(f"{outcome} {counts(image, seconds)}{was}"))
+    say(f"{outcome} {counts(image, seconds)}{was}")
 
 
 def upgrade(traces: Traces) -> None:
@@ -230,7 +227,6 @@ def upgrade(traces: Traces) -> None:
     from tracelens_graph.db.image import Options, Placement
     from tracelens_graph.db.labels import labels_of, texts_of
     from tracelens_graph.graph.trace_set import TraceSet
-    from tracelens_graph.utils.texts import printable
 
     files = traces_named(traces)
     with _goes_on(), Graphs(connection()) as graphs:
@@ -255,24 +251,22 @@ def upgrade(traces: Traces) -> None:
         left = outdated - {core.trace_id for cores in of_runs.values() for core in cores.values()}
         if left:
             names = ", ".join(sorted(stored[key]["path"] for key in left)[:_LISTED])
-            typer.echo(printable(f"{len(left):,} older traces are in none of these files: {names}"))
+            say(f"{len(left):,} older traces are in none of these files: {names}")
         elif not outdated:
             typer.echo("no trace of the database is older than this version")
 
 
 def _match(graphs: Graphs, run: str, ranks: TraceSet, options: Options) -> None:
     """Match the collectives of a run and follow its paths, if all of its ranks were pushed, and say what was done."""
-    from tracelens_graph.tables.terminal import progress_on_terminal
-    from tracelens_graph.utils.texts import printable
 
     of_run = {trace["id"] for trace in graphs.traces() if trace["run"] == run}
     if of_run != {one.core.trace_id for one in ranks}:
         if not any(one["run"] == run and one["state"] == "complete" for one in graphs.matchings()):
             named = f"{len(ranks):,} of its {len(of_run):,} traces were named"
-            typer.echo(printable(f"collectives of {run} are not matched: {named}; name all of them"))
+            say(f"collectives of {run} are not matched: {named}; name all of them")
     elif len(ranks) > 1:
         start = time.monotonic()
-        with progress_on_terminal("pushing collectives", unit="rows") as progress:
+        with progress_of("pushing collectives") as progress:
             outcome = graphs.match(run, ranks, options=options, progress=progress)
         (found,) = (one for one in graphs.matchings() if one["run"] == run)
         if found["parts"]:
@@ -280,7 +274,7 @@ def _match(graphs: Graphs, run: str, ranks: TraceSet, options: Options) -> None:
             matched_text = f"{found['collectives']:,} over {len(ranks):,} ranks{seconds}"
             if found["unmatched"]:
                 matched_text += f"; {found['unmatched']:,} of {found['parts']:,} parts are not matched"
-            typer.echo(printable(f"{outcome} collectives of {run}: {matched_text}"))
+            say(f"{outcome} collectives of {run}: {matched_text}")
 
 
 def push_diff(
@@ -305,8 +299,6 @@ def push_diff(
     from tracelens_graph.analyses.alignment.compared_steps import median_steps
     from tracelens_graph.analyses.alignment.difference import diff
     from tracelens_graph.db.database import Database as Graphs
-    from tracelens_graph.tables.terminal import progress_on_terminal
-    from tracelens_graph.utils.texts import printable
 
     paths = [str(first), str(second)]
     tags = names_of(paths, names)
@@ -315,13 +307,13 @@ def push_diff(
         a, b = (window.of(load(path, wants_gpu=True)) for path in paths)
         difference = diff(*(median_steps(a, b) if window == WindowChoice() else (a, b)), (tags[0], tags[1]))
         start = time.monotonic()
-        with progress_on_terminal("pushing", unit="rows") as progress:
+        with progress_of("pushing") as progress:
             outcome = graphs.push_diff(difference, run=run, replace=replace, progress=progress)
         ids = difference.a.core.trace_id, difference.b.core.trace_id
         (found,) = (one for one in graphs.diffs() if (one["a"], one["b"]) == ids)
     seconds = "" if outcome == "unchanged" else f" in {time.monotonic() - start:.1f} s"
     counts = f"{found['places']:,} places, {found['matches']:,} matches{seconds}"
-    typer.echo(printable(f"{outcome} {found['name']}: {counts}"))
+    say(f"{outcome} {found['name']}: {counts}")
     typer.echo(f"ask next: tracelens-graph db query diff_places --param a={found['a']} --param b={found['b']}")
 
 
@@ -339,21 +331,17 @@ def export(
     Example: tracelens-graph db export import/ traces/ --run llama-70b
     """
     from tracelens_graph.db.bulk import README, BulkExport
-    from tracelens_graph.tables.terminal import progress_on_terminal
-    from tracelens_graph.utils.texts import printable, shorten
 
     with BulkExport(folder) as exported:
         loaded = chosen.load()
         for image in chosen.images(loaded):
             start = time.monotonic()
-            with progress_on_terminal(
-                f"writing {shorten(printable(image.properties['name']), 40)}", unit="rows"
-            ) as progress:
+            with progress_of("writing", image.properties["name"]) as progress:
                 exported.add(image, progress)
-            typer.echo(printable(f"wrote {counts(image, time.monotonic() - start)}"))
+            say(f"wrote {counts(image, time.monotonic() - start)}")
     done = exported.done
     typer.echo(f"{done.nodes:,} nodes, {done.edges:,} edges, {done.size / 1e6:,.1f} MB; to import:")
-    typer.echo(printable(f"  tracelens-graph db import {shlex.quote(str(folder))}"))
+    say(f"  tracelens-graph db import {shlex.quote(str(folder))}")
     typer.echo(f"into the server of `db start`; {README} says how into another one")
     chosen.check(loaded)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracelens_graph.cli.db import CHOSEN, connection
+from tracelens_graph.cli.db import CHOSEN, connection, say
 from tracelens_graph.cli.options import ANYWHERE, argument, option
 
 if TYPE_CHECKING:
@@ -33,21 +33,13 @@ def start(
     bolt_port: Annotated[
         int | None,
         typer.Option(
-            metavar="N",
-            min=1,
-            max=65535,
-            show_default="as before; first 7687 or free",
-            help="Port for drivers.",
+            metavar="N", min=1, max=65535, show_default="as before; first 7687 or free", help="Port for drivers."
         ),
     ] = None,
     http_port: Annotated[
         int | None,
         typer.Option(
-            metavar="N",
-            min=1,
-            max=65535,
-            show_default="as before; first 7474 or free",
-            help="Port for Neo4j Browser.",
+            metavar="N", min=1, max=65535, show_default="as before; first 7474 or free", help="Port for Neo4j Browser."
         ),
     ] = None,
     heap: Annotated[
@@ -99,46 +91,39 @@ def start(
 def stop(folder: Folder = None) -> None:
     """Stop the server that `db start` started, and wait until it has ended."""
     from tracelens_graph.db.server import server as local
-    from tracelens_graph.utils.texts import printable
 
     place = folder or local.standard_folder()
     server = local.stop(place)
     if server is None:
-        typer.echo(printable(f"no server of {place} is running"))
+        say(f"no server of {place} is running")
     else:
-        typer.echo(printable(f"the server at {server.uri} has ended; its data stays in {server.folder}"))
+        say(f"the server at {server.uri} has ended; its data stays in {server.folder}")
 
 
 def _fetch(java: Java, yes: bool) -> None:
     from tracelens_graph.db.server import jars
     from tracelens_graph.errors import ServerError
-    from tracelens_graph.tables.terminal import progress_on_terminal
-    from tracelens_graph.utils.texts import printable
 
     size = f"{jars.total_bytes() / 1e6:.0f} MB in {len(jars.locked())} files"
-    typer.echo(
-        printable(
-            f"Neo4j {jars.neo4j_version()} is to be fetched from a Maven repository, once: {size}, "
-            f"into {jars.jars_folder()}. Licence: {jars.LICENCE}."
-        ),
-        err=True,
-    )
+    fetched = f"Neo4j {jars.neo4j_version()} is to be fetched from a Maven repository, once: {size}"
+    say(f"{fetched}, into {jars.jars_folder()}. Licence: {jars.LICENCE}.", err=True)
     if not yes:
         if not sys.stdin.isatty():
             raise ServerError("nothing was fetched: nobody is here to be asked; --yes agrees")
         typer.confirm("Fetch it?", abort=True, err=True)
+    from tracelens_graph.tables.terminal import progress_on_terminal
+
     with progress_on_terminal("fetching Neo4j") as progress:
         jars.fetch(java, progress)
 
 
 def _show(server: Server, password: str | None) -> None:
     from tracelens_graph.db.connection import DEFAULT_URI, DEFAULT_USER
-    from tracelens_graph.utils.texts import printable
 
     lines = {"uri": server.uri, "Browser": server.browser, "folder": str(server.folder), "user": DEFAULT_USER}
     lines["password"] = password or "the one it was set up with"
     for name, value in lines.items():
-        typer.echo(printable(f"  {name:9s} {value}"))
+        say(f"  {name:9s} {value}")
     if server.uri != DEFAULT_URI:
         typer.echo(f"other commands find it by: export NEO4J_URI={server.uri}")
 
@@ -163,7 +148,6 @@ def import_(
     from tracelens_graph.db.server import server as local
     from tracelens_graph.db.server.jars import find_java
     from tracelens_graph.errors import ServerError, UnusableError
-    from tracelens_graph.utils.texts import printable
 
     unasked, uri = ANYWHERE.get().force, CHOSEN.get().uri
     if not (files / ARGUMENTS).is_file():
@@ -204,9 +188,7 @@ def import_(
         traces = len(graphs.traces())
     of = f"{traces:,} trace{'' if traces == 1 else 's'}"
     seconds = time.monotonic() - start
-    typer.echo(
-        printable(f"imported {of}: {nodes:,} nodes, {edges:,} edges in {seconds:.1f} s; {server.uri} runs again")
-    )
+    say(f"imported {of}: {nodes:,} nodes, {edges:,} edges in {seconds:.1f} s; {server.uri} runs again")
 
 
 def _ask_to_replace(nodes: int, traces: int) -> None:

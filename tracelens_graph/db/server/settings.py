@@ -14,18 +14,11 @@ BOLT_PORT, HTTP_PORT = 7687, 7474
 """Ports that clients expect Neo4j at."""
 
 _POLICY = {
-    "default-src": "'self'",
-    "script-src": "'self'",
-    "style-src": "'self' 'unsafe-inline'",
-    "img-src": "'self' data: blob:",
-    "font-src": "'self' data:",
-    "worker-src": "'self' blob:",
+    "default-src": "'self'", "script-src": "'self'", "style-src": "'self' 'unsafe-inline'",
+    "img-src": "'self' data: blob:", "font-src": "'self' data:", "worker-src": "'self' blob:",
     "connect-src": "'self' ws://127.0.0.1:* ws://localhost:* http://127.0.0.1:* http://localhost:*",
-    "object-src": "'none'",
-    "frame-src": "'none'",
-    "frame-ancestors": "'none'",
-    "base-uri": "'none'",
-}
+    "object-src": "'none'", "frame-src": "'none'", "frame-ancestors": "'none'", "base-uri": "'none'",
+}  # fmt: skip
 """Where pages of the server may load from and connect to: nowhere but this machine. By itself Neo4j Browser loads
 fonts, and scripts for analytics and feedback, from other hosts, and reports crashes, also where telemetry is off. It is
 this policy, which the user's own browser keeps, that stops it."""

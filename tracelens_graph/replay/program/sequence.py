@@ -212,31 +212,26 @@ def placed(memory: torch.UntypedStorage, form: dict[str, Any]) -> torch.Tensor |
     return found.set_(memory, form.get("offset", 0), shape, strides)
 
 
-def now() -> Any:
-    """This moment: an event on the device, on a CPU nanoseconds."""
-    if runtime() is torch.cpu:
-        return time.perf_counter_ns()
-    event = runtime().Event(enable_timing=True)
-    event.record()
-    return event
-
-
-def us_between(begin: Any, end: Any) -> float:
-    """Microseconds between two moments that have come."""
-    took: float = (end - begin) / 1000 if type(begin) is int else begin.elapsed_time(end) * 1000
-    return took
-
-
 def each_us(sequence: Steps, asked: argparse.Namespace, runs: int) -> list[float]:
     """Median over some runs of the microseconds of each step: between events on the device, by the clock on a CPU."""
     rounds: list[list[Any]] = []
+
+    def mark() -> None:
+        rounds[-1].append(time.perf_counter() if asked.device == "cpu" else runtime().Event(enable_timing=True))
+        if asked.device != "cpu":
+            rounds[-1][-1].record()
+
     for _ in range(runs):
         ready()
-        rounds.append([now()])
-        sequence.run(lambda: rounds[-1].append(now()))
+        rounds.append([])
+        mark()
+        sequence.run(mark)
     runtime().synchronize()
-    each = [[us_between(*pair) for pair in pairwise(events)] for events in rounds]
-    return [statistics.median(times) for times in zip(*each, strict=True)]
+    ms = [
+        [1e3 * (end - begin) if asked.device == "cpu" else begin.elapsed_time(end) for begin, end in pairwise(marks)]
+        for marks in rounds
+    ]
+    return [1e3 * statistics.median(times) for times in zip(*ms, strict=True)]
 
 
 def measured(asked: argparse.Namespace) -> dict[str, Any]:
