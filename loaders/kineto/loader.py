@@ -14,14 +14,17 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+import msgspec
+from msgspec import Raw
 
 from tracelens_graph.errors import NotATraceError
 from tracelens_graph.frameworks import GENERIC
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.build import EventTable, build_core
-from tracelens_graph.graph.flows import Flows
+from tracelens_graph.graph.flows import FlowEnds, Flows
 from tracelens_graph.graph.graph import Graph
 from tracelens_graph.graph.info import FAR_TIME, TraceInfo
 from tracelens_graph.loaders.kineto.chunks import Walker
@@ -35,10 +38,11 @@ from tracelens_graph.loaders.kineto.events import (
     metadata_of,
     without_strays,
 )
-from tracelens_graph.loaders.kineto.records import CATEGORIES
-from tracelens_graph.loaders.kineto.times import epoch_ns
+from tracelens_graph.loaders.kineto.records import CATEGORIES, Family, FlowEvent
+from tracelens_graph.loaders.kineto.times import digits_to_ns, epoch_ns
 from tracelens_graph.loaders.sources import Source
 from tracelens_graph.schema import GPU_KINDS
+from tracelens_graph.utils.arrays import Numbering
 
 SPLIT_FROM = 24 * 1024 * 1024
 """Bytes of JSON from which a second process pays."""
@@ -288,11 +292,49 @@ def _needs_flows(table: EventTable, out: Collected) -> bool:
 
 
 def _launch_flows(source: Source, out: Collected) -> Flows:
-    from tracelens_graph.loaders.kineto.flows import FlowCollector
-
-    collector = FlowCollector(out.threads)
+    collector = _FlowCollector(out.threads)
     with source.open() as stream:
         walker = Walker(stream, source.name)
         walker.read_head()
         walker.walk(collector)
     return collector.ends.flows()
+
+
+_RAW_LIST = msgspec.json.Decoder(list[Raw])
+_KEYS = msgspec.json.Decoder(dict[str, Raw])
+_FLOW = msgspec.json.Decoder(FlowEvent)
+
+
+class _FlowCollector:
+    """A second pass for launch arrows: takes chunks in file order, as `Collector` does, and keeps both ends of each."""
+
+    def __init__(self, threads: Numbering) -> None:
+        self.threads = threads
+        self.ends = FlowEnds()
+
+    def chunk(self, text: memoryview, offset: int) -> None:
+        """Take the launch flows of a chunk."""
+        self._take(_RAW_LIST.decode(text))
+
+    def broken(self, text: bytes, offset: int, last: bool) -> bytes | None:
+        """Take the launch flows of a stretch that needs repair."""
+        from tracelens_graph.loaders.kineto.repair import repair_events
+
+        repaired = repair_events(text, last=last)
+        self._take(map(Raw, repaired.events))
+        return repaired.tail
+
+    def forget(self) -> None:
+        """Forget all that was taken."""
+        self.ends = FlowEnds()
+
+    def _take(self, raws: Iterable[Raw]) -> None:
+        for raw in raws:
+            try:
+                flow = _FLOW.decode(raw)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                continue
+            if CATEGORIES.get(flow.cat, (None,))[0] is Family.launch_flow and flow.ph in ("s", "f", "t"):
+                time = _KEYS.decode(raw)["ts"]
+                thread = self.threads[flow.pid, flow.tid]
+                self.ends.add((flow.ph,), (flow.id,), (thread,), (int(digits_to_ns([time])[0]),))

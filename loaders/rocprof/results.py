@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from tracelens_graph.errors import TraceError
 from tracelens_graph.frameworks import ROCPROF
 from tracelens_graph.loaders.ranges import range_event
-from tracelens_graph.loaders.rocprof.names import is_range
+from tracelens_graph.loaders.rocprof.rocpd import is_range
 from tracelens_graph.loaders.translated import APART, ranks_of, timed, trace_text
 
 _CALLS = ("hip_api", "hsa_api", "rccl_api", "marker_api")

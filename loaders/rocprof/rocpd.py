@@ -16,8 +16,13 @@ import msgspec
 from tracelens_graph.frameworks import ROCPROF
 from tracelens_graph.loaders.databases import Database, case, event_rows, quoted
 from tracelens_graph.loaders.ranges import range_event
-from tracelens_graph.loaders.rocprof.names import COPY_NAME, is_range
 from tracelens_graph.loaders.translated import APART, ranks_of, timed, trace_text
+
+_COPY_NAME = (
+    "REPLACE(REPLACE(REPLACE(REPLACE(REPLACE({}, 'MEMORY_COPY_', 'Memcpy '), 'HOST_TO_DEVICE', 'HtoD'), "
+    "'DEVICE_TO_HOST', 'DtoH'), 'DEVICE_TO_DEVICE', 'DtoD'), 'HOST_TO_HOST', 'HtoH')"
+)
+"""SQL for the name that PyTorch's profiler gives to a copy."""
 
 _TABLE = re.compile(r"rocpd_(?:region|kernel_dispatch|memory_copy)(?P<end>_?[0-9A-Za-z_]*)")
 
@@ -25,6 +30,11 @@ _TABLE = re.compile(r"rocpd_(?:region|kernel_dispatch|memory_copy)(?P<end>_?[0-9
 def is_report(database: Database) -> bool:
     """Whether a database is one of rocprofv3."""
     return bool(_sets(database))
+
+
+def is_range(kind: str) -> bool:
+    """Whether a kind of records is of ranges that the program marked with roctx."""
+    return kind.startswith("MARKER_CORE")
 
 
 def translated(database: Database) -> Iterator[bytes]:
@@ -75,7 +85,7 @@ class _Set:
         if self._has_times(copies):
             # A copy is work of the GPU that takes part in it.
             gpu = f"FROM {self._table('info_agent')} WHERE id IN (dst_agent_id, src_agent_id) AND type = 'GPU'"
-            name = COPY_NAME.format(self._looked_up("string", "string", "name_id"))
+            name = _COPY_NAME.format(self._looked_up("string", "string", "name_id"))
             yield from self._gpu_events(copies, "'gpu_memcpy'", name, f"(SELECT MIN(id) {gpu})", bytes="size")
         if self._has_times(regions):
             yield from self._host_events(regions)

@@ -379,7 +379,7 @@ def test_the_job_of_eight_ranks() -> None:
     folder = CORPUS / "dlrm-8-ranks" / "kineto"
     found = [overview_line(load_core(folder / f"rank{rank}.json.gz"), f"rank{rank}") for rank in range(8)]
     assert late_trace(found, lateness_of(found)) == 7
-    assert "last to 5 of 8 collectives, by up to 4.67 ms" in overview(found, lateness_of(found)).notes[1]
+    assert "last to 5 of 8 collectives, up to 4.67 ms after" in overview(found, lateness_of(found)).notes[1]
     assert "ranks are missing in 8 of 8 collectives" in overview(found[:7], lateness_of(found[:7])).notes[1]
 
 

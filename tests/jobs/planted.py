@@ -267,5 +267,17 @@ PLANTED: Mapping[str, Planted] = {
             causes=(_host("python", 1, us=4000), Cause("slower_kernels", (6,), factor=1.3))), (1, 6),
         ("python", "aten::mm"),
     ),
+    "slow_host_of_four": Planted(
+        Job(ranks=16, per_host=4, steps=3, host_us=60, kernel_us=60, seed=403, clocks_us=(0, 7, 8, 9),
+            causes=(Cause("slow_host", (4, 5, 6, 7), factor=1.5),)), (4, 5, 6, 7), ("host 1", "slow host"),
+    ),
+    "loader_before_the_first_call": Planted(
+        Job(ranks=4, steps=3, stacks=False, seed=311, causes=(_host("data_loader", 1, us=6000, steps=(0,)),)), (1,),
+        ("in step 3", "data loader"),
+    ),
+    "more_work_of_a_stage": Planted(
+        Job(ranks=4, pipeline=4, steps=2, seed=601, causes=(Cause("more_gpu_work", (2,), us=1200),)), (),
+        ("stage 2", "uneven stages, more gpu work (radix_sort"),
+    ),
 }  # fmt: skip
 """Name of a job -> it."""

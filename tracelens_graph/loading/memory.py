@@ -6,12 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
 
-from tracelens_graph.errors import LinkError
+from tracelens_graph.errors import LinkError, NotATraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.graph import Graph
 from tracelens_graph.graph.info import SEGMENTS
@@ -19,18 +19,17 @@ from tracelens_graph.graph.membership import calls_of
 from tracelens_graph.graph.traversals import climb, rows_of_kind
 from tracelens_graph.loaders.kineto.details import FileDetails
 from tracelens_graph.loaders.kineto.times import epoch_ns
-from tracelens_graph.loaders.memory_snapshot.joined import WithEvents, read_snapshot
-from tracelens_graph.loaders.sources import open_source
+from tracelens_graph.loaders.memory_snapshot.snapshot import Change, Entry, history
+from tracelens_graph.loaders.reports import Pieces, checked
+from tracelens_graph.loaders.sources import Source, open_source
 from tracelens_graph.loading.profile import load_profile
 from tracelens_graph.schema import HOST_KINDS, Kind
 from tracelens_graph.utils.arrays import Codes, Ns, Rows
 
-if TYPE_CHECKING:
-    from tracelens_graph.loaders.memory_snapshot.snapshot import Change
-
 _FRAME = re.compile(r"(?:.*/)?([^/]*)\(\d+\): (.*)", re.DOTALL)
 """A frame in a trace: its line is that at which the function begins, so only file and function are compared."""
 
+_AT_ONCE = 1 << 20
 _LATEST = 999
 """Times of a snapshot are whole microseconds: this many ns later an entry may have been made."""
 
@@ -54,7 +53,7 @@ def with_memory(core: Core, memory: Any, tell: Callable[[str], None]) -> Graph:
     if why := _unfit(core):
         raise LinkError(f"{core.info.source}: {why}, so it is not joined with {source.name}")
     assert isinstance(details, FileDetails)
-    segments, devices = read_snapshot(source)
+    segments, devices = _read_snapshot(source)
     changes = [[change for change in some if change.time_us is not None] for some in devices]
     at = [np.array([change.time_us for change in some], np.int64) * 1000 - core.info.start_epoch_ns for some in changes]
     last = int(c.end_ns.max())
@@ -71,7 +70,7 @@ def with_memory(core: Core, memory: Any, tell: Callable[[str], None]) -> Graph:
         found = [change for change, _ in some]
         thread, moment = _places(core, found, np.array([ns for _, ns in some], np.int64), has_stacks)
         events += _events(core, found, thread, moment)
-    joined = load_profile(WithEvents(details.source, details.end, events))
+    joined = load_profile(_WithEvents(details.source, details.end, events))
     joined.info.metadata[SEGMENTS] = segments
     return joined
 
@@ -165,3 +164,44 @@ def _events(core: Core, changes: Sequence[Change], thread: Codes, at: Ns) -> lis
         ts = msgspec.Raw(f"{'-' * (when < 0)}{abs(when) // 1000}.{abs(when) % 1000:03d}".encode())
         events.append(encode({**change.event, "pid": pid, "tid": tid, "ts": ts}))
     return events
+
+
+def _read_snapshot(source: Source) -> tuple[list[Entry], list[list[Change]]]:
+    """The segments in a snapshot of PyTorch's CUDA allocator, and of each device what it allocated and released.
+
+    Raises:
+        NotATraceError: it is something else, or a pickle that does more than hold plain values.
+        TraceError: it is damaged.
+    """
+    if source.packing != "pickle":
+        raise NotATraceError(f"{source.name}: is no snapshot of torch.cuda.memory._dump_snapshot()")
+    with source.raw() as stream:
+        (found,) = checked(history, b"".join(iter(lambda: stream.read(_AT_ONCE), b"")), source.name)
+    return found
+
+
+class _WithEvents(Source):
+    """A source with further events behind its own.
+
+    Args:
+        of: the source.
+        at: where its last event ends.
+        events: the others, each as JSON.
+    """
+
+    def __init__(self, of: Source, at: int, events: Iterable[bytes]) -> None:
+        self.__dict__.update(of.__dict__)
+        self._of, self._at, self._events, self.packing = of, at, b"".join(b",\n" + one for one in events), "joined"
+
+    def open(self) -> BinaryIO:
+        """A fresh stream of the decompressed bytes; raises as that of the source."""
+        return Pieces(self._pieces(self._of.open()))
+
+    def _pieces(self, stream: BinaryIO) -> Iterator[bytes]:
+        with stream:
+            left = self._at
+            while left and (some := stream.read(min(left, _AT_ONCE))):
+                left -= len(some)
+                yield some
+            yield self._events
+            yield from iter(lambda: stream.read(_AT_ONCE), b"")

@@ -27,6 +27,8 @@ KINDS, RANKS = 5, 8
 """Rows of kinds of collectives and of ranks on the screen."""
 _LEAST = 0.05
 """Percent of a step from which copies are shown: what rounds to 0.0 takes no line."""
+_LEAST_NS = 500
+"""What is less than this is nothing."""
 _INDENT = "  "
 
 
@@ -115,28 +117,30 @@ def _held_up(job: Job) -> str:
     """What delays in the table add up to; what repairs of the worst culprit and of who holds up others most save."""
     culprits = job.lateness.culprits if job.lateness is not None else ()
     held_up = [ms or 0.0 for ms in job.table("rank_balance")["held_up_ms"]]
-    worst = int(np.argmax(held_up)) if any(held_up) else None
-    saves = []
-    if culprits:
-        saves.append(_repair(job, culprits[0].who, culprits[0].places))
-        if not job.is_replayed:
-            saves = [f"a repair of {culprits[0].who} saves at most {shown_ms(culprits[0].late_ns)}"]
-    if worst is not None and not any(worst in one.places for one in culprits):
-        saves.append(_repair(job, rank_titles(job.matched.ranks)[worst], (worst,)))
-    said = list(filter(None, saves))
-    return "; ".join(["held up ms: delays count again where they delay", *said]) if said else HELD_UP
+    worst = int(np.argmax(held_up))
+    said = [HELD_UP.partition(",")[0]]
+    if first := next(iter(culprits), None):
+        bound = f"a repair of {first.who} saves at most {shown_ms(first.late_ns)}"
+        said.append(_repair(job, first.who, first.places, first.of, first.late_ns) if job.is_replayed else bound)
+    if held_up[worst] and not any(worst in one.places for one in culprits):
+        who = f"{rank_titles(job.matched.ranks)[worst]}, which holds up others most,"
+        said.append(_repair(job, who, (worst,)))
+    return "; ".join(filter(None, said)) if any(said[1:]) else HELD_UP
 
 
-def _repair(job: Job, who: str, places: Sequence[int]) -> str:
-    """What a repair of some ranks saves of the recording, as far as a replay shows; empty where nothing shows it."""
+def _repair(job: Job, who: str, places: Sequence[int], of: str = "the recording", late_ns: int = 0) -> str:
+    """What a repair of ranks that cost some time saves, as far as a replay shows; empty where nothing shows it."""
     found = job.repaired(places)
     if found is None:
         return ""
     at_least = "at least " * found.is_at_least
     if found.saved_ns <= 10 * found.error_ns and not at_least:
-        return f"a repair of {who} saves at most {shown_ms(max(found.saved_ns, 0) + found.error_ns)}"
+        most = max(found.saved_ns, 0) + found.error_ns
+        return f"a repair of {who} saves " + (f"at most {shown_ms(most)}" if most >= _LEAST_NS else "nothing")
     share = percent(found.saved_ns, found.path.length_ns)
-    return f"a repair of {who} saves {at_least}{shown_ms(found.saved_ns)} ({share:.1f} % of the recording)"
+    differs = late_ns and 100 * abs(late_ns - found.saved_ns) > late_ns
+    late = f", {shown_ms(late_ns)} once no other rank is late" if differs else ""
+    return f"a repair of {who} saves {at_least}{shown_ms(found.saved_ns)} ({share:.1f} % of {of}){late}"
 
 
 def first_rows(table: Table, most: int) -> Table:
@@ -157,6 +161,8 @@ def first_rows(table: Table, most: int) -> Table:
         )
     shown = with_headings(cut, leave="meaning")
     differing = {name: cells for name, cells in shown.columns.items() if _differs(name, list(cells))}
+    if "% of peak" not in differing:
+        differing.pop("peak GB/s", None)
     return replace(shown, columns=differing or shown.columns)
 
 
@@ -191,11 +197,7 @@ def ranks_markdown(job: Job, rows: int = 20) -> str:
     Args:
         rows: rows of each table; 0 for all.
     """
-    blocks = [
-        f"## {escape(head(job))}",
-        f"**{escape(headline(job))}**",
-        *map(escape, all_lines(job)),
-    ]
+    blocks = [f"## {escape(head(job))}", f"**{escape(headline(job))}**", *map(escape, all_lines(job))]
     blocks += [
         f"### {title}\n\n{table_markdown(first_rows(job.table(name), rows))}" for name, title in _ON_PAGE.items()
     ]

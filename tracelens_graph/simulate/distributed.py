@@ -54,15 +54,11 @@ def to_experts(t: Thread, group: Group, x: Tensor, layer: int) -> tuple[Tensor, 
         op.outputs = (scores,)
     t.process.release(t, scores.storage)
     sent = rows_sent(t.process.options, group, t.process.step, t.process.micro_batch, layer, rows)
-    return _exchange(t, group, x, sent, is_return=False), sent
+    return exchange(t, group, x, sent, is_return=False), sent
 
 
-def from_experts(t: Thread, group: Group, x: Tensor, sent: list[list[int]]) -> Tensor:
-    """Send rows back to where they came from."""
-    return _exchange(t, group, x, sent, is_return=True)
-
-
-def _exchange(t: Thread, group: Group, x: Tensor, sent: list[list[int]], is_return: bool) -> Tensor:
+def exchange(t: Thread, group: Group, x: Tensor, sent: list[list[int]], is_return: bool) -> Tensor:
+    """Send rows to their experts, or back to where they came from."""
     place = group.ranks.index(t.process.rank)
     there, back = tuple(sent[place]), tuple(row[place] for row in sent)
 

@@ -42,8 +42,10 @@ def begin_late(process: Process) -> None:
         event.annotation = _kept(process, event.annotation, lambda one: one.annotation)
         event.step = None if event.step in gone else event.step
     for gpu in process.gpus:
-        _forget_launch(process, gpu)
-    process.nodes = [node for node in process.nodes if _is_known(process, node)]
+        gpu.launch = _kept(process, gpu.launch)
+    process.nodes = [
+        node for node in process.nodes if all(op is None or _is_in(process, op) for op in (node.forward, node.backward))
+    ]
     for node in process.nodes:
         node.enclosing = [event for event in node.enclosing if _is_in(process, event)]
         node.twin = _kept(process, node.twin)
@@ -63,16 +65,6 @@ def _kept(
     return event
 
 
-def _forget_launch(process: Process, gpu: GpuEvent) -> None:
-    if gpu.launch is not None and not _is_in(process, gpu.launch):
-        gpu.launch = None
-
-
-def _is_known(process: Process, node: AutogradNode) -> bool:
-    """Whether both operators of an autograd node are in the recording."""
-    return _is_in(process, node.forward) and (node.backward is None or _is_in(process, node.backward))
-
-
 BASE_NS = 1751410836000000000
 """What all times are relative to; Kineto floors the day to a quarter, so ranks share it."""
 CONTEXT = 1
@@ -89,10 +81,7 @@ class Writer:
         self._events: list[Json] = []
         self._next_index = 0
         self._end = max(event.end for event in process.hosts)
-
-    def recorded(self, time: int) -> int:
-        """A true time on this rank's clock, in nanoseconds after the base."""
-        return self._process.clock.recorded(time)
+        self._recorded = process.clock.recorded
 
     def write(self) -> Json:
         """The whole trace; call once."""
@@ -104,11 +93,14 @@ class Writer:
         self._overheads()
         self._names()
         self._span_of_trace()
+        o = self._options
+        flags = {"record_shapes": o.shapes, "profile_memory": o.memory}
+        flags |= dict.fromkeys(("with_stack", "with_modules"), o.python_stacks)
         return {
             "schemaVersion": 1,
             **self._platform(),
             **self._distributed(),
-            **{key: 1 for key, on in self._flags() if on},
+            **{key: 1 for key, is_on in flags.items() if is_on},
             "trace_id": hashlib.md5(self._identity().encode()).hexdigest().upper(),
             **({} if self._process.place.host_name is None else {"host_name": self._process.place.host_name}),
             "displayTimeUnit": "ms",
@@ -124,16 +116,6 @@ class Writer:
             properties = ROCM_DEVICE
             versions = {"roctracer_version": 4.1, "hip_runtime_version": 70253211, "hip_driver_version": 70253211}
         return {"deviceProperties": [{"id": i, **properties} for i in range(self._devices())], **versions}
-
-    def _flags(self) -> list[tuple[str, bool]]:
-        o = self._options
-        stacks = o.python_stacks
-        return [
-            ("record_shapes", o.shapes),
-            ("profile_memory", o.memory),
-            ("with_stack", stacks),
-            ("with_modules", stacks),
-        ]
 
     def _identity(self) -> str:
         changed = self._options.changed()
@@ -163,14 +145,14 @@ class Writer:
         return len(self._events) - 1
 
     def _time(self, nanoseconds: int) -> float:
-        return self.recorded(nanoseconds) / 1000
+        return self._recorded(nanoseconds) / 1000
 
     def _complete(self, cat: str, name: str, pid: Any, tid: Any, start: int, end: int, args: Json) -> int:
         place = {
             "pid": pid,
             "tid": tid,
             "ts": self._time(start),
-            "dur": (self.recorded(end) - self.recorded(start)) / 1000,
+            "dur": (self._recorded(end) - self._recorded(start)) / 1000,
         }
         return self._add({"ph": "X", "cat": cat, "name": name, **place, "args": args})
 

@@ -64,7 +64,7 @@ class _Observer:
                 parents[id(event)] = self._begin(event)
             else:
                 self._end(event, *parents[id(event)])
-        self._write(1, PROCESS, 1, (), (), _attributes(USER_SCOPE, 0))
+        self._write(1, PROCESS, 1, _attributes(USER_SCOPE, 0))
         hosts = self._process.hosts
         start = min(event.start for event in hosts)
         when = datetime.fromtimestamp((BASE_NS + start) // 10**9, UTC)
@@ -94,7 +94,7 @@ class _Observer:
         stack = self._open.get(event.thread.number)
         if stack is None:
             stack = self._open[event.thread.number] = [self._next()]
-            self._write(stack[0], THREAD, 1, (), (), _attributes(USER_SCOPE, event.thread.number))
+            self._write(stack[0], THREAD, 1, _attributes(USER_SCOPE, event.thread.number))
         parent, node = stack[-1], self._next()
         forward = self._open.get(event.forward_thread, [0])[-1] if event.forward_thread else 0
         stack.append(node)
@@ -109,24 +109,16 @@ class _Observer:
             self._argument(value)
         self._making = 0
         attributes = _attributes(event.scope, event.thread.number, event, forward)
-        self._write(node, event.name, parent, event.inputs, event.outputs, attributes)
+        self._write(node, event.name, parent, attributes, event)
 
-    def _write(
-        self,
-        node: int,
-        name: str,
-        parent: int,
-        inputs: tuple[Any, ...],
-        outputs: tuple[Any, ...],
-        attributes: list[Json],
-    ) -> None:
+    def _write(self, node: int, name: str, parent: int, attributes: list[Json], event: HostEvent | None = None) -> None:
         self._nodes.append(
             {
                 "id": node,
                 "name": name,
                 "ctrl_deps": parent,
-                "inputs": self._arguments(inputs),
-                "outputs": self._arguments(outputs),
+                "inputs": self._arguments(event.inputs if event else ()),
+                "outputs": self._arguments(event.outputs if event else ()),
                 "attrs": attributes,
             }
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +12,7 @@ from tracelens_graph.simulate.events import Collective, GpuEvent, HostEvent
 from tracelens_graph.simulate.host import COMPUTE_STREAM, Process, Thread
 from tracelens_graph.simulate.options import Options
 from tracelens_graph.simulate.places import START_NS, places
-from tracelens_graph.simulate.training import loop, train, train_stage
+from tracelens_graph.simulate.training import run_program
 from tracelens_graph.simulate.waits import Waits
 
 
@@ -105,12 +104,6 @@ class Devices:
                 self._wake(self._of_member.pop(gpu))
 
 
-def _program(options: Options) -> Callable[[Process], Waits]:
-    if options.program == "loop":
-        return loop
-    return train_stage if options.pipeline_parallel > 1 else train
-
-
 def run_job(options: Options) -> list[Process]:
     """Run every rank to the end; all events have their times then, and what a trace lacks is gone."""
     collectives: dict[Any, Collective] = {}
@@ -118,8 +111,7 @@ def run_job(options: Options) -> list[Process]:
     processes = [Process(place, options, START_NS + stagger * place.rank, collectives) for place in places(options)]
     for process in processes:
         _leave_over(process)
-    program = _program(options)
-    drive([program(process) for process in processes], Devices(processes))
+    drive([run_program(process) for process in processes], Devices(processes))
     for process in processes:
         process.hosts = [event for event in process.hosts if not event.hidden]
         process.gpus = [gpu for gpu in process.gpus if not gpu.hidden]

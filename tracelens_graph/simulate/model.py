@@ -98,7 +98,7 @@ class TransformerLayer:
         with t.module(f"MoE_{self._number}", f"{FILE}(86): forward"):
             rows = aten.view(t, x, (-1, x.shape[-1]))
             there, sent = distributed.to_experts(t, self._experts, rows, self._index)
-            back = distributed.from_experts(t, self._experts, self._transform(t, there), sent)
+            back = distributed.exchange(t, self._experts, self._transform(t, there), sent, is_return=True)
             return aten.view(t, back, x.shape)
 
     def _transform(self, t: Thread, x: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from tracelens_graph.simulate.autograd import Gradients, run_backward
 from tracelens_graph.simulate.communicate import wait_stream
 from tracelens_graph.simulate.distributed import barrier, call_each_kind
 from tracelens_graph.simulate.events import Storage, Tensor, contiguous
-from tracelens_graph.simulate.host import COMPUTE_STREAM, AutogradNode, Process, Thread
+from tracelens_graph.simulate.host import COMPUTE_STREAM, Process, Thread
 from tracelens_graph.simulate.model import Model
 from tracelens_graph.simulate.waits import (
     FIRST_STEP,
@@ -26,7 +26,7 @@ from tracelens_graph.simulate.waits import (
 )
 
 
-def run_steps(process: Process, step: Callable[[Thread], Waits]) -> Waits:
+def _run_steps(process: Process, step: Callable[[Thread], Waits]) -> Waits:
     """Run `step` as often as the options say, each time under a range of the profiler."""
     t, options = process.main, process.options
     with t.frame("train.py(88): <module>"), t.frame("train.py(61): main"):
@@ -56,11 +56,15 @@ def _begin_step(t: Thread, number: int) -> None:
         t.begin_annotation(f"ProfilerStep#{number}")
 
 
-def loop(process: Process) -> Waits:
+def run_program(process: Process) -> Waits:
     """Run all steps of a rank; yields where the host waits for the device."""
-    width = process.options.width
-    weight = Tensor((width, width), contiguous((width, width)), "c10::BFloat16", Storage(0))
-    yield from run_steps(process, lambda t: _loop_step(t, weight))
+    if process.options.program == "loop":
+        width = process.options.width
+        weight = Tensor((width, width), contiguous((width, width)), "c10::BFloat16", Storage(0))
+        yield from _run_steps(process, lambda t: _loop_step(t, weight))
+        return
+    trainer, step = Trainer(process), _step_of_stage if process.options.pipeline_parallel > 1 else _step
+    yield from _run_steps(process, lambda t: step(t, trainer))
 
 
 def _loop_step(t: Thread, weight: Tensor) -> Waits:
@@ -209,12 +213,6 @@ class Trainer:
             process.release(t, tensor.storage)
 
 
-def train(process: Process) -> Waits:
-    """Run all steps of a rank; yields where the host waits for the device."""
-    trainer = Trainer(process)
-    yield from run_steps(process, lambda t: _step(t, trainer))
-
-
 def _step(t: Thread, trainer: Trainer) -> Waits:
     options = t.process.options
     batch = next_batch(t)
@@ -246,19 +244,6 @@ def _tiny_kernels(t: Thread) -> None:
         t.process.release(t, counter.storage)
 
 
-def train_stage(process: Process) -> Waits:
-    """Run all steps of a rank; yields where the host waits for the device."""
-    trainer = Trainer(process)
-    yield from run_steps(process, lambda t: _step_of_stage(t, trainer))
-
-
-class _Passing:
-    """A micro-batch on its way through this stage: what came in, what went out, and the tape between."""
-
-    def __init__(self, x: Tensor, out: Tensor, tape: list[AutogradNode]) -> None:
-        self.x, self.out, self.tape = x, out, tape
-
-
 def _step_of_stage(t: Thread, trainer: Trainer) -> Waits:
     process, options, place = t.process, t.process.options, t.process.place
     group = place.pipeline
@@ -270,7 +255,7 @@ def _step_of_stage(t: Thread, trainer: Trainer) -> Waits:
     trainer.optimizer.zero_grad(t)
     lose_time(t)
     size = options.batch // options.micro_batches
-    passing, done = [], list(batch)
+    passing, done = [], list(batch)  # of each micro-batch what came in, what went out, and the tape between
     for number in range(options.micro_batches):
         process.micro_batch = number
         with t.frame("pipeline.py(34): forward_step"):
@@ -285,19 +270,19 @@ def _step_of_stage(t: Thread, trainer: Trainer) -> Waits:
                 distributed.send(t, group, out, after)
             tape, t.tape = t.tape, None
             assert tape is not None
-            passing.append(_Passing(x, out, tape))
-    for number, one in enumerate(passing):
+            passing.append((x, out, tape))
+    for number, (x, out, tape) in enumerate(passing):
         process.micro_batch = number
         with t.frame("pipeline.py(61): backward_step"):
-            grad = None if after is None else distributed.receive(t, group, one.out.shape, after)
-            t.tape = one.tape
+            grad = None if after is None else distributed.receive(t, group, out.shape, after)
+            t.tape = tape
             trainer.reduces = number + 1 == len(passing)
-            grads = trainer.backward(t, one.out, grad)
-            done.append(one.out)
+            grads = trainer.backward(t, out, grad)
+            done.append(out)
             if before is not None:
-                distributed.send(t, group, grads[one.x], before)
-                done += [one.x, grads[one.x]]
-    loss = passing[-1].out if after is None else t.new(())
+                distributed.send(t, group, grads[x], before)
+                done += [x, grads[x]]
+    loss = passing[-1][1] if after is None else t.new(())
     distributed.broadcast(t, group, loss, group.ranks[-1])
     yield from trainer.finish_step(t, loss, done)
 

@@ -122,7 +122,10 @@ def test_without_recorded_waits_they_are_inferred_and_that_is_said() -> None:
 
 
 def test_a_step_begins_where_the_one_before_it_ended() -> None:
-    """Two steps of one thread and stream; the second kernel waits for the first one, which ends in the second step."""
+    """Two steps of one thread and stream; the second kernel waits for the first one, which ends in the second step.
+
+    The thread did something from the mark of its step on, though no call of it is recorded.
+    """
     core = load_core(trace([
         span("user_annotation", "ProfilerStep#4", 0.0, 50.0), span("user_annotation", "ProfilerStep#5", 50.0, 50.0),
         call("cudaLaunchKernel", 10.0, 12.0, 1), call("cudaLaunchKernel", 60.0, 62.0, 2),
@@ -130,7 +133,7 @@ def test_a_step_begins_where_the_one_before_it_ended() -> None:
     ]))  # fmt: skip
     first, second = step_paths(core)
     assert (first.step, second.step) == (4, 5)
-    assert short(first) == [("unrecorded", None, "unrecorded", 10_000), ("launch", 0, "cudaLaunchKernel", 6_000),
+    assert short(first) == [("host", 0, "cudaLaunchKernel", 10_000), ("launch", 0, "cudaLaunchKernel", 6_000),
                             ("computation", 0, "first", 74_000)]  # fmt: skip
     assert short(second) == [("stream", 0, "second", 1_000), ("computation", 0, "second", 29_000)]
     assert first.length_ns + second.length_ns == 120_000

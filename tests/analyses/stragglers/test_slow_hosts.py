@@ -64,4 +64,9 @@ def test_factors_of_calls() -> None:
     assert shared_factor({name: 1.03 * ns for name, ns in usual.items()}, usual) is None
     assert shared_factor(usual, slow) is None
     assert shared_factor(slow, dict(list(usual.items())[:4])) is None  # too few are known elsewhere
+    half = {"step": 3000.0, "a": 1200.0, "b": 1200.0, "c": 300.0, "d": 300.0}
+    slower = {name: 1.5 * ns for name, ns in half.items()}
+    launches = {"launch": 200.0, "copy": 30.0}  # they take no longer: few calls of the others, and little of the time
+    assert shared_factor(slower | launches, half | launches) == pytest.approx(1.48, abs=0.01)
+    assert shared_factor(half | {"step": 4500.0, "a": 1800.0} | launches, half | launches) is None  # two calls
     assert shared_factor({}, {}) is None

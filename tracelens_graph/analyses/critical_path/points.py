@@ -215,7 +215,10 @@ def _just_before(core: Core, queue: GpuQueue, left: Rows, by_end: Rows) -> tuple
 
 
 def _first_of_threads(core: Core, calls: np.ndarray) -> np.ndarray:
-    """Row of the first host event of every thread that has calls; of JAX the first behind the profiler's own start."""
+    """Row of the first host event of every thread that has calls, or of the mark of its step; in the order of threads.
+
+    Of JAX that is the first behind the profiler's own start.
+    """
     c = core.columns
     counts = np.zeros(len(core.threads) + 1, bool)
     counts[c.thread[calls]] = True
@@ -225,7 +228,9 @@ def _first_of_threads(core: Core, calls: np.ndarray) -> np.ndarray:
         hosts = hosts[~_of_profiler(core, hosts)]
     order = np.lexsort((hosts, c.start_ns[hosts], c.thread[hosts]))
     thread = c.thread[hosts[order]]
-    return hosts[order][np.flatnonzero(np.diff(thread, prepend=-1))]
+    first = hosts[order][np.flatnonzero(np.diff(thread, prepend=-1))]
+    mark = core.step[first]
+    return np.where((mark >= 0) & (c.thread[mark] == c.thread[first]), mark, first)
 
 
 def _of_profiler(core: Core, rows: np.ndarray) -> np.ndarray:

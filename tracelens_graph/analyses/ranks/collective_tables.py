@@ -99,7 +99,7 @@ COLLECTIVE_KINDS = TableSchema(
         "latency_ms": Column.total(
             "sum of their latencies: how long the ranks that came last took",
             "ms",
-            heading="latency ms",
+            heading="latencies ms",
             figure="latency_ms",
         ),
         "wait_ms": Column.total("sum over all ranks of the time until the last one came", "ms", figure="wait_ms"),

@@ -35,7 +35,7 @@ ADDED_UP = "one delay counts again in every collective that it delays, so a repa
 DELAYS_ADD_UP = f"{ADDED_UP}: `ranks --what-if repair=RANK` shows how much"
 """The same in the definition of a column."""
 
-HELD_UP = f"held up ms: {ADDED_UP}"
+HELD_UP = "held up ms counts one delay again in each collective that it delays, so a repair saves less"
 """The same below a table."""
 
 

@@ -233,9 +233,9 @@ def _line(slow: SlowLinks) -> str:
     others = f"{worst.others:,} other link{'s' * (worst.others > 1)}"
     own = len(worst.collectives)
     count = f"{own:,} collective{'s' * (own > 1)}"
-    in_all = f"adds up to {shown_ms(slow.excess_ns)} in all"
+    in_all = f"adds at most {shown_ms(slow.excess_ns)} in all"
     if number > own:
-        in_all += f", in {number:,} of all kinds and sizes"
+        in_all += f", to {number:,} collectives of all kinds and sizes"
     return (
         f"{_called(slow)}: {worst.kind} of {shown_bytes(worst.size)} takes {worst.factor:.1f} times as long "
         f"as on {others} of equal kind and size ({rates}, {count}); {in_all}{unknown}"

@@ -24,6 +24,10 @@ def notes_on_matching(m: MatchedCollectives) -> list[str]:
             f"sequence numbers of {repeated:,} of {len(m.parts):,} parts repeat in their process group, so that they "
             "count for nothing: there kinds, sizes and times show what is one collective"
         )
+    if alone := sum(one.unassigned for one in m.ranks):
+        notes.append(
+            f"{alone:,} communication kernels are in no collective here: nothing shows their launches or arguments"
+        )
     for why, count in Counter(why for _, why in m.unmatched).items():
         notes.append(f"{count:,} of {len(m.parts):,} parts of collectives are not matched: {why}")
     return [*notes, *_notes_on_ranks(m), *_notes_on_clocks(m)]

@@ -211,6 +211,7 @@ class RankCollectives:
         lacks: why it has nothing of the part that was asked for, such as a step; all of it is there then.
         is_thinned: whether most events were left out of its file.
         repeated: how many of its collectives have sequence numbers that repeat in their group, and count for nothing.
+        unassigned: how many communication kernels are of no collective that is known.
     """
 
     name: str
@@ -231,6 +232,7 @@ class RankCollectives:
     lacks: str = ""
     is_thinned: bool = False
     repeated: int = 0
+    unassigned: int = 0
 
     @property
     def has_gpu_work(self) -> bool:
@@ -283,6 +285,7 @@ class RankCollectives:
             # Lean graphs are asked for what is there, and do not hold the numbers of launches.
             is_thinned="correlation" in trace.core.columns.names and is_thinned(whole_window(trace.core)),
             repeated=collectives_of(trace.core).repeated,
+            unassigned=len(collectives_of(trace.core).unassigned),
         )
 
 

@@ -30,8 +30,9 @@ _LEAST_OF_HOST, _CALLS = 1.05, 5
 """From which factor on all calls of the host take longer, and different calls that there must be."""
 _OF_HOST_TIME = 0.75
 """Share of the host's time that those calls have which are nearer to the factor than to no change: they vary."""
-_OF_ONE, _OTHERS = 0.5, 0.75
-"""A call with this share of the difference is what differs, unless this share of all others take longer as well."""
+_OF_ONE, _OTHERS, _OF_OTHERS = 0.5, 0.75, 0.65
+"""A call with this share of the difference is what differs, unless calls with this share of the time of all others, and
+this share of these calls, take longer as well."""
 
 
 def agreed_factor(ratios: np.ndarray, ns: Ns, kernel: Codes) -> float | None:
@@ -85,7 +86,8 @@ def shared_factor(takes: Mapping[Call, float], usual: Mapping[Call, float]) -> f
     more = ns - usual_ns
     rest = np.arange(len(known)) != more.argmax()
     longer = ns >= factor**0.5 * usual_ns
-    is_one = more.max() >= _OF_ONE * more.sum() and longer[rest].mean() < _OTHERS
+    all_longer = ns[rest & longer].sum() >= _OTHERS * ns[rest].sum() and longer[rest].mean() >= _OF_OTHERS
+    is_one = more.max() >= _OF_ONE * more.sum() and not all_longer
     if factor < _LEAST_OF_HOST or is_one:
         return None
     agrees = ns[longer].sum() >= _OF_HOST_TIME * sum(takes.values())

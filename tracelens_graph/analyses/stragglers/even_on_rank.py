@@ -191,14 +191,15 @@ class Excess(NamedTuple):
     is_chance: bool = False
 
 
-def excess_on(rank: Reader, asked: tuple[Given, Even, int, Sequence[int] | None]) -> Excess | None:
+def excess_on(rank: Reader, asked: tuple[Given, Even, int, Sequence[int] | None, Mapping[str, float]]) -> Excess | None:
     """What takes longer on a rank than with even work; None without any.
 
     Args:
         rank: the rank.
-        asked: of the others, even work, the type of operations, and the edges that are meant; None for all of the type.
+        asked: of the others, even work, the type of operations, the edges that are meant, None for all of the type, and
+            names of GPU work of which the rank has more, ns; without any those with most excess count.
     """
-    given, even, kind, edges = asked
+    given, even, kind, edges, more = asked
     made, recorded, ideal, kinds = found = _evened(rank, given, even)
     excess, core = found.excess, rank.core
     every: Rows = np.flatnonzero(kinds == kind) if edges is None else np.array(edges, np.int64)
@@ -210,7 +211,8 @@ def excess_on(rank: Reader, asked: tuple[Given, Even, int, Sequence[int] | None]
     row = made.row[made.after[edge]]
     codes, place = np.unique(core.columns.name[row], return_inverse=True)
     sums = np.bincount(place, excess[edge])
-    most_of = np.argsort(-sums, kind="stable")[:_MOST_NAMES].tolist()
+    known = np.array([more.get(core.names[code], 0.0) for code in codes.tolist()])
+    most_of = np.lexsort((-sums, -known))[:_MOST_NAMES].tolist()
     rows = [int(row[at[np.argmax(excess[edge[at]])]]) for at in (np.flatnonzero(place == one) for one in most_of)]
     names = [core.names[codes[one]] for one in most_of]
     what = [brief(name) + around(core, one) for name, one in zip(names, rows, strict=True)]

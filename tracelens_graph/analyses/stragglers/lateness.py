@@ -41,6 +41,8 @@ LEAST_PERCENT = 2.0
 """Of the mean span of the ranks: what delays below it cost is not worth a repair."""
 SMALL_PERCENT = 10.0
 """A rank, or a reason, with less than this share of the lateness of the largest beside it is none of its own."""
+NEARLY = 0.95
+"""A replay of this share of the mean time that ranks recorded is one of the recording."""
 UNPROVEN = 3
 """Where no replay shows what lateness costs, it counts from so many times as much as by chance."""
 NEARLY_ALWAYS_PERCENT = 80.0
@@ -207,7 +209,8 @@ def _without_reasons(figures: Figures, by: tuple[np.ndarray, Ns]) -> list[Excess
     found = []
     for place in worst.tolist():
         own = later[last == place]
-        what = f"last to {len(own):,} of {len(last):,} collectives, by up to {shown_ms(int(own.max(initial=0)))}"
+        most = shown_ms(int(own.max(initial=0)))
+        what = f"last to {len(own):,} of {len(last):,} collectives, up to {most} after the median rank"
         found.append(Excess(place, None, UNKNOWN, what, int(held_up[place])))
     return found
 
@@ -219,8 +222,13 @@ def _before(figures: Figures, arrivals: Iterable[Mapping[str, Any]]) -> list[str
     if row is None or percent(row["late_us"] * 1e3, figures.mean_span_ns) < LEAST_PERCENT:
         return []
     m = figures.matched
-    title = dict(zip((one.name for one in m.ranks), rank_titles(m.ranks), strict=True))[row["trace"]]
-    return [f"{title} came {shown_ms(row['late_us'] * 1e3)} late to the first {row['kind']}: {row['what']}"]
+    last = next(place for place, one in enumerate(m.ranks) if one.name == row["trace"])
+    parts = m.parts_of(row["collective"])
+    least = m.start_ns[parts].max() - row["late_us"] * 1e3 / 2
+    beside = [place for place in m.trace[parts[m.start_ns[parts] >= least]].tolist() if place != last]
+    also = f", {figures.names.ranks(sorted(beside))} at least half as late" if beside else ""
+    late = f"came {shown_ms(row['late_us'] * 1e3)} later to the first {row['kind']} than the median rank"
+    return [f"{rank_titles(m.ranks)[last]} {late}{also}: {row['what']}"]
 
 
 # --- who they are together --------------------------------------------------------------------------------------------
@@ -274,15 +282,19 @@ def _grouped(figures: Figures, found: Sequence[Excess], sound: Sound | None) -> 
         worst = max((one for one in late if one.what.startswith(what)), key=lambda one: (bool(one.what), one.ns))
         yield Culprit(
             tuple(places), called(figures.names, places, moves, shared), tuple(struck), when(struck, steps), moves,
-            reason, worst.what, cost, percent(cost, span), round(cost / max(len(struck), 1)), _part(figures),
+            reason, worst.what, cost, percent(cost, span), round(cost / max(len(struck), 1)), _part(figures, span),
             sound is not None and sound.is_at_least,
         )  # fmt: skip
 
 
-def _part(figures: Figures) -> str:
-    """What costs are a share of, in words."""
+def _part(figures: Figures, recorded_ns: float | None = None) -> str:
+    """What costs are a share of, in words; of a replay that begins where the last rank does also how long it is."""
     m = figures.matched
-    return "the recording" if len(m.whole) == len(m) else m.part  # as of the only step
+    if len(m.whole) != len(m):
+        return m.part
+    if recorded_ns is None or recorded_ns >= NEARLY * figures.mean_span_ns:  # as of the only step
+        return "the recording"
+    return f"the {shown_ms(recorded_ns)} in which all ranks recorded"
 
 
 def _steps(figures: Figures) -> list[int]:
@@ -330,7 +342,10 @@ def _nobody(figures: Figures, by: tuple[np.ndarray, Ns], sound: Sound | None) ->
         )
     if share < LEAST_PERCENT:
         return f"no rank is late: the delays that any one of them causes add up to {at_most} of {_part(figures)}"
-    return "no rank is late for a reason of its own: who comes last waited for others before, or is last by chance"
+    return (
+        "no rank is late beside others that do the same: who comes last waited for others before, has work of its own, "
+        "or is last by chance"
+    )
 
 
 def odd_files(figures: Figures) -> list[str]:

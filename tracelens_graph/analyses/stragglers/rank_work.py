@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain
 
 import numpy as np
@@ -345,21 +345,18 @@ class RankWork:
             return self.host.first_ns, int(c.end_ns.max())
         return int(c.start_ns[step]), int(c.end_ns[step])
 
-    def own_ns(self, start_ns: int, end_ns: int) -> int:
+    @cached_property
+    def own_ns(self) -> Callable[[int, int], int]:
         """How long the host did not wait in collectives, or for them, within a span."""
+        return cache(self._own_ns)
+
+    def _own_ns(self, start_ns: int, end_ns: int) -> int:
         did = self.host.within(start_ns, end_ns).items()
         return end_ns - start_ns - sum(one.ns for label, one in did if label[1].startswith(DISTRIBUTED))
 
     def own_of_step_ns(self, collective: int) -> int:
         """The same within the step of its part of a collective."""
-        span = self._step_of(collective)
-        if span not in self._own_ns:
-            self._own_ns[span] = self.own_ns(*span)
-        return self._own_ns[span]
-
-    @cached_property
-    def _own_ns(self) -> dict[tuple[int, int], int]:
-        return {}
+        return self.own_ns(*self._step_of(collective))
 
     def waited_for(self, row: int) -> tuple[int, int]:
         """For which rank the kernel of a collective waited, -1 for none that is known, and how long, ns."""

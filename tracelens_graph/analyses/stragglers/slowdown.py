@@ -313,7 +313,9 @@ class Slowdown:
 
     def measures(self) -> list[str]:
         """M_W and M_S in words."""
-        of = {"M_W": (self.by_workers, "the slowest 3 % of the workers"), "M_S": (self.by_last_stage, "the last stage")}
+        count, slowest = len(self.workers), int(np.ceil(SLOWEST_SHARE * len(self.workers)))
+        of = {"M_W": (self.by_workers, f"the slowest 3 % of the workers, {slowest:,} of {count:,}"),
+              "M_S": (self.by_last_stage, "the last stage")}  # fmt: skip
         if self.job < 1 - NO_FASTER:
             return ["a slowdown below 1 is none: by the replay the job would not be faster with even work"]
         if self.job < 1 + WORTH_A_REASON:

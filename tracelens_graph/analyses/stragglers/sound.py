@@ -24,7 +24,7 @@ from tracelens_graph.analyses.critical_path.lanes import Lane
 from tracelens_graph.analyses.idle.host_states import PROFILER
 from tracelens_graph.analyses.stragglers.even_on_rank import COMPUTATION, HOST, Even, inputs_on
 from tracelens_graph.analyses.stragglers.job_work import work_of_job
-from tracelens_graph.analyses.stragglers.reasons import GPU_REASONS, OF_STATE, PART
+from tracelens_graph.analyses.stragglers.reasons import GPU_REASONS, OF_STATE, PART, UNKNOWN
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.utils.arrays import Codes, Mask, Ns
 
@@ -366,7 +366,7 @@ class Sound:
     def _of_kind(self, place: int, kind: int) -> list[Excess]:
         reason, what = self._work.explain(place, kind)
         # A little more of everything is chance, and what the profiler takes is gone without it.
-        if reason in ("", _PROFILER) or what.endswith(PART):
+        if reason in ("", UNKNOWN, _PROFILER) or what.endswith(PART):
             return []
         of_step = self._usual.more_ns(place, kind)
         least = max(SMALL_SHARE * max(of_step.values(), default=0), 1)

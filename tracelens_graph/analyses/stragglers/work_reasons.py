@@ -31,11 +31,16 @@ from tracelens_graph.analyses.stragglers.reasons import (
     PART,
     SLOW_HOST,
     SLOWER,
+    UNKNOWN,
 )
 from tracelens_graph.analyses.stragglers.slow_hosts import HostTotals, slow_hosts
 
 MORE_OFTEN = 1.05
 """What runs more often than this many times as often as on the median rank is more work."""
+LEAST_PERCENT = 10.0
+"""A call with less than this share of the difference is no reason of it."""
+MANY_CALLS = "calls of the host, none of them with much of the difference"
+"""What is said where no call accounts for what the host took longer."""
 
 _NO_KERNELS = KernelsOf(0, frozenset(), None, 0)
 
@@ -63,7 +68,9 @@ class WorkReasons:
             kind: number of the type.
             edges: those that are meant, as the rank numbers them; all by default.
         """
-        asked = self._job.given[worker], self._even[worker], kind, edges
+        is_shared = kind == COMPUTATION and edges is None and not self._is_judged
+        more = self._more(worker) if is_shared else {}
+        asked = self._job.given[worker], self._even[worker], kind, edges, more
         ((_, found),) = self._job.traces.ask(excess_on, {worker: asked})
         if found is None:
             return "", ""
@@ -74,10 +81,10 @@ class WorkReasons:
             (what,) = found.what
             asked_of = [(found.label, found.steps)] * len(self._even)
             takes = [ns for _, ns in sorted(self._job.ask(label_on, asked_of))]
-            longer = takes[worker] - median_low(takes[:worker] + takes[worker + 1 :])
-            if longer < MOST_PERCENT / 100 * found.ns:
-                what += f", {percent(max(longer, 0), found.ns):.0f} {PART}"
-            return OF_STATE.get(found.label[0], "op"), what
+            share = percent(takes[worker] - median_low(takes[:worker] + takes[worker + 1 :]), found.ns)
+            if share < LEAST_PERCENT:
+                return UNKNOWN, MANY_CALLS
+            return OF_STATE.get(found.label[0], "op"), what + f", {share:.0f} {PART}" * (share < MOST_PERCENT)
         if kind != COMPUTATION:
             return LINK, f"{self._kinds[kind]}: {found.what[0]}"
         words = [self._of_computation(worker, name) for name in found.names]
@@ -99,6 +106,15 @@ class WorkReasons:
         own, ranks = of_ranks[worker].inputs, Counter(one.inputs for one in of_ranks)
         is_known_elsewhere = any(other and (other != own or count > 1) for other, count in ranks.items())
         return LARGER if is_known_elsewhere and (not own or ranks[own] < 2) else SLOWER
+
+    def _more(self, worker: int) -> dict[str, float]:
+        """Name of the GPU work of which a rank has more time than the median rank -> how much more, ns.
+
+        Even work is shared out, and what is too much for a rank is so in equal shares of all that it runs.
+        """
+        usual = {name: np.median([one.get(name, _NO_KERNELS).ns for one in self._kernels])
+                 for name in self._kernels[worker]}  # fmt: skip
+        return {name: max(of.ns - float(usual[name]), 0.0) for name, of in self._kernels[worker].items()}
 
     @cached_property
     def _hosts(self) -> list[list[HostTotals]]:
