@@ -92,13 +92,6 @@ def test_a_formula_alone_lists_its_sizes(name: str) -> None:
     assert required == {word.partition("=")[0] for word in LEAST[name].split()}
 
 
-@pytest.mark.parametrize("name", LEAST)
-def test_sizes_may_stand_as_options_for_one_version(name: str) -> None:
-    old = " ".join("--{} {}".format(key.replace("_", "-"), value)
-                   for key, _, value in (word.partition("=") for word in LEAST[name].split()))  # fmt: skip
-    assert only_row(f"{name} {old}") == only_row(f"{name} {LEAST[name]}")
-
-
 def test_large_product_on_a_device() -> None:
     """2 * 4096^3 FLOPs at 989.4e12 per second."""
     row = only_row("gemm m=4096 n=4096 k=4096 dtype=bf16 --arch h100-sxm --measured 0.2ms")
@@ -157,7 +150,6 @@ def test_device_of_a_file(tmp_path: Path) -> None:
         ("gemm m=1 n=1 k=1 depth=1", "gemm has no size 'depth'; there are m, n, k"),
         ("gemm m=1 n=1 k=1 bias=perhaps", "bias: 'perhaps' is not one of yes"),
         ("gemm m=1 n=1 k", "'k' is no size such as m=4096"),
-        ("gemm --m 1 --n 1 --k", "k has no value"),
         ("gemm m=1 n=1 k=1 dtype=bf61", "dtype: element type 'bf61' is not known"),
         ("gemm m=1 n=1 k=1 --measured 5us", "--measured needs --arch"),
         ("gemm m=1 n=1 k=1 --measured soon --arch l4", "--measured: 'soon' is no time"),

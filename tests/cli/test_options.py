@@ -92,7 +92,7 @@ def test_outputs_are_called_alike() -> None:
 
 def test_what_was_an_option_is_one_still() -> None:
     older = {"--json", "--markdown", "--html", "--xlsx", "--chakra", "--folded", "--speedscope", "--perfetto",
-             "--overlap", "--call-stack", "--by-module", "--trace"}  # fmt: skip
+             "--trace"}  # fmt: skip
     assert older <= set(flags(hidden=True))
     assert not {"--cache", "--force", "--debug", "--uri"} & {*flags(), *flags(hidden=True)}, "these stand anywhere"
 

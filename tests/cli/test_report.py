@@ -60,7 +60,7 @@ def test_files(run: Run, trace_file: Path, tmp_path: Path) -> None:
     out = tmp_path / "made" / "tables"
     code, text, _ = run(
         "report", trace_file, "--csv", out, "--json", tmp_path / "r.json", "--markdown", tmp_path / "r.md",
-        "--xlsx", tmp_path / "r.xlsx", "--short-kernels", "40", "--call-stack", "--recompute",
+        "--xlsx", tmp_path / "r.xlsx", "--short-kernels", "40", "--add", "call-stack", "--recompute",
     )  # fmt: skip
     assert code == 0
     short = {"short_kernel_histogram", "short_kernels_summary"}
@@ -305,8 +305,8 @@ def test_odd_traces(run: Run, tmp_path: Path, events: list[dict[str, Any]]) -> N
     code, out, err = run("report", path)
     assert (code, err) == (0, "")
     assert out
-    every = ["--micro-idle", "5", "--short-kernels", "10", "--overlap", "--first-occurrence", "--call-stack",
-             "--recompute", "--by-kernel-count", "--by-module"]  # fmt: skip
+    added = ("overlap", "first-occurrence", "call-stack", "by-kernel-count", "by-module")
+    every = ["--micro-idle", "5", "--short-kernels", "10", "--recompute", *(f"--add={one}" for one in added)]
     for options in ([], every, ["--linked-only", *every]):
         code, out, err = run("report", path, "--csv", tmp_path / "o", "--json", tmp_path / "r.json", "--markdown",
                              tmp_path / "r.md", "--xlsx", tmp_path / "r.xlsx", *options)  # fmt: skip

@@ -67,9 +67,9 @@ def test_a_window_and_a_condition_go_with_it(run: Run, xplane: Path, tmp_path: P
 
 
 def test_options_that_the_report_of_jax_has_not_are_named(run: Run, xplane: Path) -> None:
-    code, _, err = run("report", xplane, *LAYOUT, "--table", "gpu_timeline", "--overlap", "--short-kernels", 5)
+    code, _, err = run("report", xplane, *LAYOUT, "--table", "gpu_timeline", "--add", "overlap", "--short-kernels", 5)
     assert code == 0
-    assert err == "warning: TraceLens's report of JAX has no option like --short-kernels, --overlap: left out\n"
+    assert err == "warning: TraceLens's report of JAX has no option like --short-kernels, --add overlap: left out\n"
 
 
 def test_sheets_of_pytorch_are_those_of_the_python_call(run: Run, trace_file: Path, tmp_path: Path) -> None:

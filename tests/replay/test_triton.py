@@ -66,6 +66,7 @@ def test_a_kernel_lacks_its_source_and_so_cannot_be_replayed_as_it_is() -> None:
     assert found.plan == made()
     with pytest.raises(CannotReplay, match="the source of the kernel is not in the trace"):
         made().run()
+    assert f"needs PyTorch and {NAME}_source.py" in made().script()
 
 
 def test_paths_stay_out_of_programs() -> None:

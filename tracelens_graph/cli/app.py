@@ -132,10 +132,9 @@ class _Commands(Mapping[str, Any]):
         alone = typer.Typer(add_completion=False)
         # One line per paragraph, so that every terminal breaks them where it must.
         about = "\n\n".join(" ".join(part.split()) for part in (function.__doc__ or "").split("\n\n"))
-        settings = {"ignore_unknown_options": name in self._group.lenient}
         of_group = "" if self._group.name == "tracelens-graph" else f" {self._group.name}"
         anywhere = f"Takes {', '.join(self._group.anywhere)}, too: see tracelens-graph{of_group} --help."
-        alone.command(name, help=about, epilog=anywhere, context_settings=settings)(prepared(function))
+        alone.command(name, help=about, epilog=anywhere)(prepared(function))
         return typer.main.get_command(alone)
 
 
@@ -144,14 +143,12 @@ class Group(TyperGroup):
 
     Attributes:
         homes: name -> `module:function` of commands that are imported when they are asked for.
-        lenient: commands that read words that look like options themselves.
         anywhere: options of the group that may stand behind its commands, too -> whether they have a value.
         earlier: what a command was called in earlier versions -> what asks for it now.
         panels: what the help calls groups of commands -> the commands.
     """
 
     homes: ClassVar[Mapping[str, str]] = {}
-    lenient: ClassVar[frozenset[str]] = frozenset()
     anywhere: ClassVar[Mapping[str, bool]] = {}
     earlier: ClassVar[Mapping[str, Earlier]] = {}
     panels: ClassVar[Mapping[str, Sequence[str]]] = {}
@@ -211,7 +208,6 @@ class Program(Group):
     """The whole command line."""
 
     homes: ClassVar[Mapping[str, str]] = HOMES
-    lenient = frozenset({"model"})  # sizes were options of it
     earlier: ClassVar[Mapping[str, Earlier]] = {
         "compare": Earlier(("diff", "--by-name")),
         "timeline": Earlier(

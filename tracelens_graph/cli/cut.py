@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 from tracelens_graph.cli.options import ANYWHERE, Traces, option, refuse, to_ns, to_uid
 from tracelens_graph.cli.outputs import Content, Outputs, Writes, streamed
@@ -174,19 +174,7 @@ def _around_collective(asked: tuple[Sequence[str], str, int]) -> Content:
 def _write_ranks(
     traces: TraceSet, matched: MatchedCollectives, number: int, pieces: dict[int, RankPiece], file: BinaryIO
 ) -> str:
-    from tracelens_graph.stores.ranks_cut import write_ranks
-    from tracelens_graph.tables.terminal import progress_on_terminal
-
-    epoch = traces[0].clock_ns or 0
-    with progress_on_terminal("cutting") as progress:
-        events = write_ranks(
-            list(pieces.values()),
-            joined(matched, pieces),
-            file,
-            epoch_ns=epoch - int(matched.parts.shift_ns[0]) if epoch else 0,
-            about=_about(traces, matched, number, pieces),
-            progress=progress,
-        )
+    events = written(traces, matched, pieces, file, "cutting", _about(traces, matched, number, pieces))
     last = matched.ranks[int(matched.trace[matched.last_part[number]])]
     late = last.name if last.rank is None else f"rank {last.rank}"
     skew = (matched.last_start_ns[number] - matched.first_start_ns[number]) / 1e3
@@ -194,6 +182,20 @@ def _write_ranks(
         f"{events:,} events of {len(pieces):,} ranks around collective {number} ({matched.kind[number]}; {late} came "
         f"last, {skew:,.1f} us after the first); {TO_SEE}"
     )
+
+
+def written(
+    traces: TraceSet, matched: MatchedCollectives, pieces: dict[int, RankPiece], file: BinaryIO, label: str,
+    about: dict[str, object], beside: Any = None,
+) -> int:  # fmt: skip
+    """Write pieces of ranks on one clock, with progress on a terminal; how many events these are."""
+    from tracelens_graph.stores.ranks_cut import write_ranks
+    from tracelens_graph.tables.terminal import progress_on_terminal
+
+    start_ns = (epoch := traces[0].clock_ns or 0) and epoch - int(matched.parts.shift_ns[0])
+    with progress_on_terminal(label) as progress:
+        ranks, arrows = list(pieces.values()), joined(matched, pieces)
+        return write_ranks(ranks, arrows, file, epoch_ns=start_ns, about=about, beside=beside, progress=progress)
 
 
 def collective_named(matched: MatchedCollectives, wanted: str) -> int:

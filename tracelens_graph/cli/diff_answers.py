@@ -13,7 +13,7 @@ import typer
 
 from tracelens_graph.cli.hints import Call, without_folders
 from tracelens_graph.cli.outputs import Forms
-from tracelens_graph.cli.shown import Shown, of_table, screen
+from tracelens_graph.cli.shown import Shown, book, of_table, screen
 from tracelens_graph.cli.traces import call_devices, say
 from tracelens_graph.cli.windows import WindowChoice
 
@@ -265,12 +265,6 @@ class Two:
 
         return diff_page(self.difference, self.tables, self.warned, commands)
 
-    def workbook(self) -> bytes:
-        """All tables as a workbook."""
-        from tracelens_graph.reports.xlsx import workbook
-
-        return workbook(self.tables)
-
     def write_as_tracelens(self, folder: Path) -> str:
         """Write the files of TraceLens's TraceDiff; the line that says so."""
         from tracelens_graph.analyses.alignment.common_ancestors import TraceLensDiff
@@ -283,7 +277,7 @@ class Two:
 
 
 FORMS: Forms = {
-    "html": Two.page, "json": Two.json, "md": Two.markdown, "xlsx": Two.workbook,
+    "html": Two.page, "json": Two.json, "md": Two.markdown, "xlsx": book(lambda two: two.tables),
     "csv": of_table("csv", lambda two: two.places(for_people=False)),
 }  # fmt: skip
 

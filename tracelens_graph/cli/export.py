@@ -8,7 +8,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
-from tracelens_graph.cli.cut import TO_SEE, clocks_at, joined
+from tracelens_graph.cli.cut import TO_SEE, clocks_at, written
 from tracelens_graph.cli.options import ExecutionTraceFile, Trace, Traces, option, refuse
 from tracelens_graph.cli.outputs import Content, Forms, Outputs, Writes, size_of, streamed
 from tracelens_graph.cli.traces import load, load_set, say, traces_named
@@ -237,25 +237,17 @@ def _write_one(traces: TraceSet, job: JobTracks, place: int, file: BinaryIO) -> 
 
 def _write_all(traces: TraceSet, matched: MatchedCollectives, job: JobTracks, file: BinaryIO) -> str:
     from tracelens_graph.stores.cut import whole
-    from tracelens_graph.stores.ranks_cut import RankPiece, write_ranks
-    from tracelens_graph.tables.terminal import progress_on_terminal
+    from tracelens_graph.stores.ranks_cut import RankPiece
 
     pieces = {
         place: RankPiece(title, whole(one.core), partial(matched.clock_ns, place))
         for place, (one, title) in enumerate(zip(traces, job.titles, strict=True))
     }
-    epoch = traces[0].clock_ns or 0
     moment = int(matched.first_start_ns[0]) if len(matched) else 0
-    with progress_on_terminal("copying") as progress:
-        count = write_ranks(
-            list(pieces.values()),
-            joined(matched, pieces),
-            file,
-            epoch_ns=epoch - int(matched.parts.shift_ns[0]) if epoch else 0,
-            about={"ranks": clocks_at(moment, traces, matched, pieces)},
-            beside=lambda first, free: list(_beside(traces, matched, job, first, free)),
-            progress=progress,
-        )
+    about: dict[str, object] = {"ranks": clocks_at(moment, traces, matched, pieces)}
+    count = written(
+        traces, matched, pieces, file, "copying", about, lambda *place: list(_beside(traces, matched, job, *place))
+    )
     return f"{count:,} entries of {len(pieces):,} ranks on one clock, with tracks of each and of the job; {TO_SEE}"
 
 

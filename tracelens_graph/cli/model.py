@@ -140,7 +140,10 @@ def _given(name: str, formula: Callable[..., Any], words: Sequence[str]) -> dict
     """
     inputs = {one.key: one for one in _inputs(formula)}
     texts: dict[str, str] = {}
-    for key, text in _pairs(words, {key for key, one in inputs.items() if one.kind is bool}):
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"{word!r} is no size such as m=4096")
         if key not in inputs:
             meant = did_you_mean(key, inputs) or there_are(inputs, len(inputs))
             raise typer.BadParameter(f"{name} has no size {key!r}; {meant}")
@@ -150,26 +153,6 @@ def _given(name: str, formula: Callable[..., Any], words: Sequence[str]) -> dict
     if missing := [key for key, one in inputs.items() if one.is_required and key not in texts]:
         raise typer.BadParameter(f"{name} needs {', '.join(f'{key}=' for key in missing)}")
     return {one.path: one.read(texts.get(key)) for key, one in inputs.items()}
-
-
-def _pairs(words: Sequence[str], switches: set[str]) -> Iterator[tuple[str, str]]:
-    """Keys and values of `key=value`, or of the earlier `--key value`, `--switch` and `--no-switch`."""
-    rest = iter(words)
-    for word in rest:
-        key, equals, text = word.removeprefix("--").partition("=")
-        key = key.replace("-", "_")
-        if equals:
-            yield key, text
-        elif not word.startswith("--"):
-            raise typer.BadParameter(f"{word!r} is no size such as m=4096")
-        elif key in switches:
-            yield key, "yes"
-        elif key.removeprefix("no_") in switches:
-            yield key.removeprefix("no_"), "no"
-        elif (value := next(rest, None)) is None:
-            raise typer.BadParameter(f"{key} has no value")
-        else:
-            yield key, value
 
 
 def _report(

@@ -112,19 +112,11 @@ TO_FOLDER = Written()
 TO_NEW_FOLDER = Written(is_new=True)
 
 
-class Layout(StrEnum):
-    """Whose files and columns are written."""
+Layout = StrEnum("Layout", "own tracelens")
+"""Whose files and columns are written."""
 
-    own = "own"
-    tracelens = "tracelens"
-
-
-class Noise(StrEnum):
-    """Whether changes within noise count as none."""
-
-    on = "on"
-    off = "off"
-
+Noise = StrEnum("Noise", "on off")
+"""Whether changes within noise count as none."""
 
 Trace = Annotated[
     str,
@@ -301,9 +293,9 @@ def name_wanted(name: str | None, option: str = "--name") -> str | re.Pattern[st
         raise typer.BadParameter(f"{option}: {name[1:-1]!r} is no regular expression: {error}") from None
 
 
-def as_written(name: str | re.Pattern[str]) -> str:
-    """A name or an expression as `name_wanted` reads it."""
-    return name if isinstance(name, str) else f"/{name.pattern}/"
+def as_written(name: Any) -> str:
+    """A name, an expression as `name_wanted` reads it, or a number."""
+    return f"/{name.pattern}/" if isinstance(name, re.Pattern) else str(name)
 
 
 def architecture_named(arch: str | None) -> Architecture | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterable
 from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,7 +31,6 @@ from tracelens_graph.cli.options import (
     architecture_named,
     check_name,
     finite,
-    made_option,
     option,
     refuse,
 )
@@ -83,36 +80,17 @@ def _contents(
 ) -> Any:
     from tracelens_graph.analyses.report.report_tables import ReportOptions
 
-    options = ReportOptions(
+    added: dict[str, Any] = dict.fromkeys((one.name for one in add or ()), True)
+    return ReportOptions(
         linked_only=linked_only, micro_idle_us=micro_idle, short_kernels_us=short_kernels,
-        histogram_bins=histogram_bins, recompute=recompute, models=not no_models,
+        histogram_bins=histogram_bins, recompute=recompute, models=not no_models, **added,
     )  # fmt: skip
-    return _with(options, add or ())
-
-
-def _with(options: ReportOptions, added: Iterable[Added]) -> ReportOptions:
-    values: dict[str, Any] = dict.fromkeys((one.name for one in added), True)
-    return replace(options, **values)
-
-
-class _Contents(Group):
-    """What tables hold; what `--add` adds had options of their own in earlier versions."""
-
-    def parameters(self) -> list[inspect.Parameter]:
-        """The options."""
-        older = [made_option(one.name, bool, False, f"--{one.value}", hidden=True) for one in Added]
-        return [*super().parameters(), *older]
-
-    def value(self, given: dict[str, Any]) -> ReportOptions:
-        """The options of the report."""
-        older = [one for one in Added if given.pop(one.name)]
-        return _with(super().value(given), older)
 
 
 def report(
     traces: Traces,
     *,
-    contents: Annotated[Any, _Contents(_contents)],
+    contents: Annotated[Any, Group(_contents)],
     arch: Arch = None,
     compare_with: Annotated[
         str | None,

@@ -465,8 +465,9 @@ def _uses_gpu(findings: Sequence[Finding]) -> bool:
 
 def _beyond_default(options: ReportOptions) -> list[str]:
     """Options that were given, as they are spelled."""
-    given = [f.name for f in fields(options) if getattr(options, f.name) != f.default]
-    return [f"--{name.removesuffix('_us').replace('_', '-')}" for name in given if name not in _OF_EVERY_PROFILE]
+    given = [f for f in fields(options) if getattr(options, f.name) != f.default and f.name not in _OF_EVERY_PROFILE]
+    spelled = [f"{'add ' * (f.default is False and f.name != 'recompute')}{f.name.removesuffix('_us')}" for f in given]
+    return [f"--{one.replace('_', '-')}" for one in spelled]
 
 
 class Calls(Answer):

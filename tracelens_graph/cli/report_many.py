@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.cli.gate import Condition
 from tracelens_graph.cli.hints import Asked as AskedOfRanks
-from tracelens_graph.cli.options import ANYWHERE
+from tracelens_graph.cli.options import ANYWHERE, Anywhere
 from tracelens_graph.cli.outputs import write_tables
 from tracelens_graph.cli.report_answer import Asked, answer_of
 from tracelens_graph.cli.shown import Screen, put, screen
@@ -35,9 +35,7 @@ class _Work:
         folder: where its tables go; None to print.
         screen: what the terminal can show.
         protection: what must not be overwritten.
-        cache: whether its graph is kept.
-        capture: captures that it is joined with.
-        identify: whether to identify what these do not describe.
+        anywhere: options of all commands.
     """
 
     path: str
@@ -47,9 +45,7 @@ class _Work:
     folder: Path | None
     screen: Screen
     protection: Protection | None
-    cache: bool
-    capture: tuple[str, ...]
-    identify: bool | str
+    anywhere: Anywhere
 
 
 @dataclass(frozen=True)
@@ -105,9 +101,7 @@ def many_traces(
     work = [
         _Work(
             path, name, replace(plain, et=pairs.of_trace.get(path)), conditions,
-            folder and folder / name.replace("/", "_"), screen(), protection(), ANYWHERE.get().cache,
-            ANYWHERE.get().capture,
-            ANYWHERE.get().identify,
+            folder and folder / name.replace("/", "_"), screen(), protection(), ANYWHERE.get(),
         )
         for path, name in zip(paths, distinct_names(paths), strict=True)
     ]  # fmt: skip
@@ -183,13 +177,11 @@ def _outcome(work: _Work) -> Outcome:
     from tracelens_graph.analyses.across.overview import overview_line
     from tracelens_graph.errors import NotATraceError, TraceError
 
+    ANYWHERE.set(work.anywhere)
     options = replace(work.asked.options, extension=extension_of(work.asked.extensions, warns=False))
     try:
         with protecting(work.protection):
-            alone = load(
-                work.path, processes=1, wants_gpu=True, cache=work.cache, capture=work.capture, identify=work.identify
-            )
-            core = _with_link(alone, work.asked.et)
+            core = _with_link(load(work.path, processes=1, wants_gpu=True), work.asked.et)
             answer = answer_of(core, work.path, replace(work.asked, options=options), processes=1)
             text = f"{write_tables(answer.files, work.folder)}\n" if work.folder else answer.text(work.screen)
         remarks, met = answer.judged(work.conditions)

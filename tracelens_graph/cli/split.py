@@ -24,12 +24,8 @@ _NAMED = 10
 """Files that are named; of more, their number is."""
 
 
-class By(StrEnum):
-    """What the parts of a trace are."""
-
-    phase = "phase"
-    steady = "steady"
-    iteration = "iteration"
+By = StrEnum("By", "phase steady iteration")
+"""What the parts of a trace are."""
 
 
 def split(
@@ -58,18 +54,13 @@ def split(
     """
     refuse((mixed_share is not None and by is not By.steady, "--mixed-share goes with --by steady"))
     from tracelens_graph.analyses.serving.iterations import served_in
+    from tracelens_graph.graph.iterations import iterations_of
     from tracelens_graph.graph.window import narrow, whole_window
 
     wanted = None if iteration is None else numbers_of(iteration, "--iteration")
     core = load(trace)
-    served = served_in(narrow(whole_window(core), iteration=wanted if wanted is not None else range(_count(core))))
+    served = served_in(narrow(whole_window(core), iteration=wanted or range(len(iterations_of(core)))))
     _write(core, served, _parts(served, by, num_steps, mixed_share), folder)
-
-
-def _count(core: Core) -> int:
-    from tracelens_graph.graph.iterations import iterations_of
-
-    return len(iterations_of(core))
 
 
 def _parts(served: Served, by: By, num_steps: int, mixed_share: float | None) -> Mapping[str, Sequence[int]]:

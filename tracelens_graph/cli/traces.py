@@ -221,19 +221,14 @@ def _with_work(traces: TraceSet) -> TraceSet:
     from tracelens_graph.graph.collectives import collectives_of
 
     cut = {
-        place: _no_gpu_work(one.core)
+        place: text
         for place, one in enumerate(traces)
-        if one.info.ends_early and _is_without_gpu_work(one.core) and not collectives_of(one.core).nodes
+        if (text := _no_gpu_work(one.core)) and not collectives_of(one.core).nodes
     }
     say(f"left out: {why}" for why in cut.values())
     if len(cut) == len(traces):
         raise TraceError("none of these files is a trace that can be read")
     return traces.without(cut) if cut else traces
-
-
-def _is_without_gpu_work(core: Core) -> bool:
-    """Whether a trace has no GPU event and its end, where these stand, is missing."""
-    return core.info.ends_early and core.framework.has_times and not len(core.gpu_rows)
 
 
 def check_gpu_work(core: Core) -> None:
@@ -242,13 +237,16 @@ def check_gpu_work(core: Core) -> None:
     Raises:
         TraceError: it is one.
     """
-    if _is_without_gpu_work(core):
+    if text := _no_gpu_work(core):
         from tracelens_graph.errors import TraceError
 
-        raise TraceError(_no_gpu_work(core))
+        raise TraceError(text)
 
 
 def _no_gpu_work(core: Core) -> str:
+    """That a trace has no GPU event and its end, where these stand, is missing; empty where that is not so."""
+    if not core.info.ends_early or not core.framework.has_times or len(core.gpu_rows):
+        return ""
     return f"{core.info.source}: no GPU event could be read: {core.info.damage}; copy or record it again"
 
 
@@ -277,9 +275,6 @@ def load(
     wants_gpu: bool = False,
     needs_times: bool = True,
     et: str | None = None,
-    cache: bool | None = None,
-    capture: Sequence[str] | None = None,
-    identify: bool | str | None = None,
 ) -> Graph:
     """The graph of the trace that a command was given, with progress on a terminal.
 
@@ -289,9 +284,6 @@ def load(
         wants_gpu: the command has nothing to say of a trace without GPU work.
         needs_times: it has nothing to say of an execution trace alone, either.
         et: the execution trace of the same run, to be linked with.
-        cache: keep the graph in the user's cache, or take it from there; None for what `--cache` says.
-        capture: captures that it is joined with; None for what `--capture` says.
-        identify: identify what no capture describes; None for what `--identify` says.
 
     Raises:
         NotATraceError: it is something else.
@@ -314,7 +306,7 @@ def load(
         with progress_on_terminal(f"reading {shorten(printable(Path(trace).name), 40)}") as progress:
             return load_core(trace, progress=progress, processes=processes)
 
-    if ANYWHERE.get().cache if cache is None else cache:
+    if ANYWHERE.get().cache:
         from tracelens_graph.stores.cache import cached_core
 
         core = cached_core(trace, loaded, lambda line: warn([line]))
@@ -335,11 +327,11 @@ def load(
         from tracelens_graph.loading.memory import with_memory
 
         core = with_memory(core, snapshot, lambda line: warn([line]))
-    if named := ANYWHERE.get().capture if capture is None else capture:
+    if named := ANYWHERE.get().capture:
         from tracelens_graph.loading.captures import with_captures
 
         core = with_captures(core, named, lambda line: warn([line]))
-    if how := ANYWHERE.get().identify if identify is None else identify:
+    if how := ANYWHERE.get().identify:
         from tracelens_graph.loading.identified import identified
 
         core = identified(core, how, lambda line: warn([line]))

@@ -34,11 +34,8 @@ _SCREEN = (20, 60)
 """Calls that `--host-time` draws at least, and at most: the longest."""
 
 
-class LabelStyle(StrEnum):
-    """How the line of a node begins."""
-
-    short = "short"
-    full = "full"
+LabelStyle = StrEnum("LabelStyle", "short full")
+"""How the line of a node begins."""
 
 
 def tree(

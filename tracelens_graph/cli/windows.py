@@ -22,21 +22,11 @@ if TYPE_CHECKING:
 _NUMBERS = re.compile(r"(\d+)(?:-(\d+))?")
 
 
-class Frames(StrEnum):
-    """Which frames of Python screens show."""
+Frames = StrEnum("Frames", "user all")
+"""Which frames of Python screens show."""
 
-    user = "user"
-    all = "all"
-
-
-class Phase(StrEnum):
-    """What an iteration of a server computes."""
-
-    prefill = "prefill"
-    mixed = "mixed"
-    decode = "decode"
-    denoise = "denoise"
-    unknown = "unknown"
+Phase = StrEnum("Phase", "prefill mixed decode denoise unknown")
+"""What an iteration of a server computes."""
 
 
 @dataclass(frozen=True)
@@ -86,24 +76,14 @@ class WindowChoice:
 
     def arguments(self) -> list[tuple[str, ...]]:
         """The options by which a command is asked for this window again."""
-        words: list[tuple[str, ...]] = []
-        for name, chosen in (("--step", self.step), ("--iteration", self.iteration)):
-            if chosen is not None:
-                words.append((name, ",".join(map(str, chosen))))
-        if self.phase is not None:
-            words.append(("--phase", self.phase))
-        if self.steady:
-            words.append(("--steady",))
-        if self.annotation is not None:
-            words.append(("--annotation", as_written(self.annotation)))
-        if self.threads == "all":
-            words.append(("--all-threads",))
-        times = (("--from", self.after_ns), ("--to", self.before_ns))
-        words += [(option, f"{ns}ns") for option, ns in times if ns is not None]
-        if self.under is not None:
-            words.append(("--under", str(self.under) if isinstance(self.under, int) else as_written(self.under)))
-        if self.all_frames:
-            words.append(("--frames", "all"))
+        steps, iterations = (one and ",".join(map(str, one)) for one in (self.step, self.iteration))
+        after, before = (None if ns is None else f"{ns}ns" for ns in (self.after_ns, self.before_ns))
+        given = {
+            "--step": steps, "--iteration": iterations, "--phase": self.phase, "--steady": self.steady or None,
+            "--annotation": self.annotation, "--all-threads": self.threads == "all" or None, "--from": after,
+            "--to": before, "--under": self.under, "--frames": "all" if self.all_frames else None,
+        }  # fmt: skip
+        words = [(name,) if one is True else (name, as_written(one)) for name, one in given.items() if one is not None]
         numbers = (("--device", self.device), ("--stream", self.stream))
         return [*words, *((option, str(number)) for option, chosen in numbers for number in chosen or ())]
 

@@ -203,7 +203,8 @@ def heading(plan: ReplayPlan) -> str:
     """The heading of a program in full: the operation, its arguments, what was traced, what is assumed."""
     lines = [f"{ascii_text(plan.name)}: one operation of a trace, called again by itself.", ""]
     lines += entry("arguments", ", ".join(f"{one.name} {words(one.value)}" for one in plan.arguments) or "none")
-    return "\n".join([*lines, *heading_lines(plan), "", written_by(plan.imports)]) + "\n"
+    sources = (plan.launch.source,) if plan.launch else ()
+    return "\n".join([*lines, *heading_lines(plan), "", written_by(plan.imports + sources)]) + "\n"
 
 
 def heading_lines(plan: ReplayPlan, width: int = _HEADING_WIDTH, is_short: bool = False) -> Iterator[str]:

@@ -164,7 +164,7 @@ class SequencePlan(HasProgram):
             "sources": [f"of Triton kernels, beside this file: {', '.join(self.sources)}"] if self.sources else [],
         }.items():  # fmt: skip
             lines += [line for text in texts for line in entry(label, text)]
-        return "\n".join([*lines, "", written_by(self.imports)]) + "\n"
+        return "\n".join([*lines, "", written_by((*self.imports, *self.sources))]) + "\n"
 
 
 def _are(count: int, what: str) -> str:
