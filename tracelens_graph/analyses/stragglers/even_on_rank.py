@@ -197,7 +197,7 @@ def excess_on(rank: Reader, asked: tuple[Given, Even, int, Sequence[int] | None,
     Args:
         rank: the rank.
         asked: of the others, even work, the type of operations, the edges that are meant, None for all of the type, and
-            names of GPU work of which the rank has more, ns; without any those with most excess count.
+            names of GPU work that the rank has more of, ns; without any those with most excess count.
     """
     given, even, kind, edges, more = asked
     made, recorded, ideal, kinds = found = _evened(rank, given, even)

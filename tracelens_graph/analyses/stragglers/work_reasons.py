@@ -108,7 +108,7 @@ class WorkReasons:
         return LARGER if is_known_elsewhere and (not own or ranks[own] < 2) else SLOWER
 
     def _more(self, worker: int) -> dict[str, float]:
-        """Name of the GPU work of which a rank has more time than the median rank -> how much more, ns.
+        """Names of GPU work that takes more time on a rank than on the median rank -> how much more, ns.
 
         Even work is shared out, and what is too much for a rank is so in equal shares of all that it runs.
         """
