@@ -164,8 +164,11 @@ def cut_end(text: str, width: int) -> str:
 
 _WORDS = re.compile(r"(?:[A-Za-z'.:;!?-]+\s+){3}[A-Za-z]")
 """Four words of letters side by side, as sentences have them, and functions and sizes have not."""
-_BUILT_IN = re.compile(r"<built-in (?:method|function) [\w.]*(?: of [\w.]+ object)?")
-"""The only names of Python's that read like sentences."""
+_BUILT_IN = re.compile(
+    r"<built-in (?:method|function) [\w.]*(?: of [\w.]+ object)?|\((?:no launch in trace|no line of Python"
+    r"|launched outside of operations|GPU work of no operation|below no call of both)\)"
+)
+"""Names of Python's, and our own for what has none, that read like sentences."""
 
 
 def quoted(name: str) -> str:
