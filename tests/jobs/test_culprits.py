@@ -234,6 +234,26 @@ def test_what_ranks_of_a_pipeline_cost_is_what_the_job_takes_less_without(name: 
     assert (" in steps 4 and 7, by" in late[0]) == ("steps" in more)
 
 
+@pytest.mark.parametrize(
+    "job",
+    [
+        Job(ranks=8, pipeline=2, steps=6, seed=531, causes=(Cause("slower_kernels", (5,), factor=1.5, steps=(2,)),)),
+        # Half of all that runs the same is slow in a step, and has a mean above what it takes in the others.
+        Job(ranks=4, pipeline=2, steps=4, seed=7003, causes=(Cause("slower_kernels", (1,), factor=2.0, steps=(1,)),)),
+    ],
+    ids=["one_of_four", "one_of_two"],
+)
+def test_a_rank_of_a_stage_that_is_slow_in_a_step_is_named_there_alone(job: Job, tmp_path: Path) -> None:
+    (cause,), folder = job.causes, write(job, tmp_path)
+    truth = _length_ms(job) - _length_ms(replace(job, causes=()))
+    (name,), (at,) = cause.ranks, cause.steps
+    for more, when in (((), f" in step {at + 3}"), (("--step", at + 3), "")):
+        found = re.findall(r"(?m)^late: (.*), by ([\d.]+) ms \(", ranks(folder, *more))
+        assert [who for who, _ in found] == [f"rank {name}{when}"]
+        assert float(found[0][1]) == pytest.approx(truth, rel=0.05)
+    assert "late: " not in ranks(folder, "--step", at + 4)
+
+
 def test_a_step_in_which_nothing_is_slow_names_nobody(tmp_path: Path) -> None:
     slow = (Cause("slower_kernels", (2,), factor=1.5, steps=(1, 4)),)
     folder = write(Job(ranks=4, pipeline=4, steps=6, seed=17, causes=slow), tmp_path)

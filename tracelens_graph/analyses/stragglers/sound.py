@@ -111,6 +111,18 @@ class _Means(NamedTuple):
         spread = np.bincount(gpu.key, (gpu.takes - mean[gpu.key]) ** 2, keys)
         return cls(count, mean, spread / np.maximum(count - 1, 1))
 
+    @classmethod
+    def median(cls, ranks: Sequence[_Means]) -> _Means:
+        """The same of some ranks, each counting once with its mean; of two the lower one: the other may be slow."""
+        number, ns, variance = (np.stack(of) for of in zip(*ranks, strict=True))
+        error = variance / np.maximum(number, 1)
+        ns[number == 0] = error[number == 0] = np.nan
+        count = (number > 0).sum(axis=0)
+        found = np.zeros((2, len(count)))
+        found[0, count > 0] = np.nanquantile(ns[:, count > 0], 0.5, axis=0, method="lower")
+        found[1, count > 0] = _OF_MEDIAN * np.nanmedian(error[:, count > 0], axis=0)
+        return cls(count, *found)
+
 
 class _Usual(NamedTuple):
     """GPU work of a rank against that of its like.
@@ -119,8 +131,8 @@ class _Usual(NamedTuple):
         excess: by which share it takes longer.
         chance: by which share it does so by chance at most.
         of_step: the same as `excess` of each step; NaN where that is not known.
-        usual_ns, pace: per key what a kernel takes there, and per step by which factor more than on the mean of all
-            steps, where the like run other programs; else each takes what its like at the same place take.
+        usual_ns, pace: per key what a kernel takes there, and per step by which factor more than that, where the like
+            run other programs; else each takes what its like at the same place take.
     """
 
     excess: float
@@ -209,26 +221,34 @@ class Usual:
         gpu, keys = self._gpu, len(self._keys)
         steps, at = np.unique(np.concatenate([one.step for one in gpu]), return_inverse=True)
         place = np.repeat(np.arange(len(gpu)), [len(one.takes) for one in gpu])
-        takes = np.concatenate([one.takes for one in gpu])
+        takes, key = (np.concatenate(of) for of in zip(*((one.takes, one.key) for one in gpu), strict=True))
         means = [_Means.of(one, keys) for one in gpu]
         mean = np.concatenate([of.ns[one.key] for of, one in zip(means, gpu, strict=True)])
         cell, cells = place * len(steps) + at.ravel(), len(gpu) * len(steps)
         of_step, by_mean = (np.bincount(cell, of, cells).reshape(-1, len(steps)) for of in (takes, mean))
         of_step[of_step == 0] = np.nan  # not recorded
-        self._steps, paces = steps, of_step / by_mean
+        self._steps, own_pace = steps, of_step / by_mean
         error = np.array([one.variance(keys) for one in gpu])
-        found = []
-        for rank, stage in enumerate(self._stage):
-            same = self._team == self._team[rank]
+        across: dict[int, tuple[_Means, np.ndarray]] = {}
+        for stage in np.unique(self._stage).tolist():
             others = np.flatnonzero(self._stage != stage)
+            if len(others):
+                there = _Means.median([means[one] for one in others.tolist()])
+                # By the same times for all: the mean of one that is slow in a step is too much for its other steps.
+                usual = np.bincount(cell, there.ns[key], cells).reshape(-1, len(steps))
+                pace, paces = np.ones(len(steps)), of_step[others] / usual[others]
+                known = ~np.isnan(paces).all(axis=0)
+                pace[known] = np.nanquantile(paces[:, known], 0.5, axis=0, method="lower")
+                across[stage] = there, pace
+        found = []
+        for rank, stage in enumerate(self._stage.tolist()):
+            same = self._team == self._team[rank]
             same[rank] = False
             both = []
             if same.any() and len(gpu[rank].takes):
                 both.append(_beside(of_step[rank], of_step[same], error[rank], error[same]))
-            if len(others):
-                pace, known = np.ones(len(steps)), ~np.isnan(paces[others]).all(axis=0)
-                pace[known] = np.nanquantile(paces[others][:, known], 0.5, axis=0, method="lower")
-                both.append(_across(means[rank], [means[one] for one in others.tolist()], paces[rank], pace))
+            if stage in across:
+                both.append(_across(means[rank], own_pace[rank], *across[stage]))
             found.append(max(both, key=lambda one: (one.excess >= one.chance, one.excess), default=_none(len(steps))))
         return found
 
@@ -450,17 +470,13 @@ def _beside(own: np.ndarray, others: np.ndarray, error: float, of_others: np.nda
     return _Usual(total / usual - 1, SIGMAS * (error + of_median) ** 0.5 / usual, own / like - 1)
 
 
-def _across(own: _Means, others: Sequence[_Means], own_pace: np.ndarray, pace: np.ndarray) -> _Usual:
+def _across(own: _Means, own_pace: np.ndarray, others: _Means, pace: np.ndarray) -> _Usual:
     """GPU work of a rank against kernels of equal names and inputs on ranks with other programs, of a known pace."""
-    theirs = np.stack([np.where(one.number > 0, one.ns, np.nan) for one in others])
-    error = np.stack([np.where(one.number > 0, one.variance / np.maximum(one.number, 1), np.nan) for one in others])
-    there: Mask = (own.number > 0) & ~np.isnan(theirs).all(axis=0)
+    there: Mask = (own.number > 0) & (others.number > 0)
     if not there.any():
         return _none(len(pace))
-    ns = own.ns.copy()
-    # Of two the lower one: the other may be slow.
-    ns[there] = np.nanquantile(theirs[:, there], 0.5, axis=0, method="lower")
-    of_median = _OF_MEDIAN * np.nanmedian(error[:, there], axis=0) / (~np.isnan(theirs[:, there])).sum(axis=0)
+    ns = np.where(there, others.ns, own.ns)
+    of_median = others.variance[there] / others.number[there]
     variance = float((own.number[there] * own.variance[there] + own.number[there] ** 2 * of_median).sum())
     usual = float((own.number * ns).sum())
     excess = float((own.number * own.ns).sum()) / usual - 1
