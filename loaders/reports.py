@@ -14,8 +14,8 @@ from tracelens_graph.errors import NotATraceError, TraceError
 from tracelens_graph.loaders.databases import Database
 from tracelens_graph.loaders.memory_snapshot import snapshot
 from tracelens_graph.loaders.nsys import columns, report
+from tracelens_graph.loaders.parts import rank_of
 from tracelens_graph.loaders.rocprof import results, rocpd, rpd
-from tracelens_graph.loaders.sources import rank_of
 from tracelens_graph.loaders.unpacking import Stream
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import stat
 import sys
 import weakref
@@ -33,11 +32,6 @@ ROCPROF_KEY, _FIRST_KEY = b'"rocprofiler-sdk-tool"', 256
 _BOM = b"\xef\xbb\xbf"
 _DESCRIPTORS = "/proc/self/fd"
 """Where Linux has files that are open."""
-
-PARTS = "tracelens_graph-fused-"
-"""What names of folders begin with that hold a file for each rank of another file, and go with their process."""
-_RANK = re.compile(r".*-rank(\d+)\.sqlite")
-"""Name of a link in such a folder, which stands for one rank of the report to which it leads."""
 
 GENERIC = "TRACELENS_GRAPH_GENERIC"
 """Environment variable: not empty where events of tools that are not known are read as functions of the host."""
@@ -317,17 +311,6 @@ def is_stream(path: str | os.PathLike[str]) -> bool:
     except (OSError, ValueError):
         return False
     return not (stat.S_ISREG(kind) or stat.S_ISDIR(kind))
-
-
-def is_part(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is of one rank of a fused one, so that it vanishes with the process that took it apart."""
-    return Path(path).parent.name.startswith(PARTS)
-
-
-def rank_of(path: str | os.PathLike[str]) -> int | None:
-    """The rank that is read of a report of several, where a path is a link for it; None for all that a file holds."""
-    found = _RANK.fullmatch(Path(path).name) if is_part(path) and os.path.islink(path) else None
-    return int(found[1]) if found else None
 
 
 def _compact_json(parsed: Any) -> bytes:

@@ -95,7 +95,8 @@ def _seen_from(folder: Path, path: str) -> str:
 
 def _is_read_once(path: str) -> bool:
     """Whether a trace came through a pipe, or is of one rank of a fused file, which vanishes with this process."""
-    from tracelens_graph.loaders.sources import is_part, is_stream
+    from tracelens_graph.loaders.parts import is_part
+    from tracelens_graph.loaders.sources import is_stream
 
     return is_stream(path) or is_part(path)
 

@@ -22,7 +22,8 @@ from tracelens_graph.errors import MissingExtraError, TraceError
 from tracelens_graph.frameworks import NSYS, ROCPROF
 from tracelens_graph.graph.info import TraceInfo
 from tracelens_graph.loaders.kineto.chunks import Walker
-from tracelens_graph.loaders.sources import PARTS, Source, is_part, is_stream, open_source
+from tracelens_graph.loaders.parts import PARTS, is_part
+from tracelens_graph.loaders.sources import Source, is_stream, open_source
 from tracelens_graph.output.files import temporary_folder
 from tracelens_graph.utils.texts import stem
 

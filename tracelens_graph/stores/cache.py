@@ -33,7 +33,8 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.details import NO_TEXT, Details, stream_id
 from tracelens_graph.graph.graph import Graph
 from tracelens_graph.loaders.kineto.details import FileDetails
-from tracelens_graph.loaders.sources import GENERIC, Source, is_part, rank_of
+from tracelens_graph.loaders.parts import is_part, rank_of
+from tracelens_graph.loaders.sources import GENERIC, Source
 from tracelens_graph.output.files import replacing, unwritable
 from tracelens_graph.schema import SCHEMA_VERSION
 from tracelens_graph.stores.folders import cache_folder
