@@ -20,7 +20,7 @@ from shapes import SHAPES, trace
 OURS = str(Path(sys.executable).with_name("tracelens-graph"))
 COMMANDS = {
     "report": "report {trace} --csv {out}",
-    "overlap": "report {trace} --csv {out} --overlap --call-stack --short-kernels 10",
+    "overlap": "report {trace} --csv {out} --add overlap --add call-stack --short-kernels 10",
     "tree": "tree {trace} --max-lines 100",
     "whole tree": "tree {trace} --gpu-time --max-lines 0",
     "idle": "ask idle_causes {trace}",

@@ -33,8 +33,8 @@ OURS = str(Path(sys.executable).with_name("tracelens-graph"))
 REPORT = f"{shlex.quote(OURS)} report {{trace}} --csv {{out}}"
 SWITCHES = " ".join(
     (
-        "--micro-idle 5 --short-kernels 10 --overlap --first-occurrence --call-stack",
-        "--recompute --by-kernel-count --by-module",
+        "--micro-idle 5 --short-kernels 10 --add overlap --add first-occurrence --add call-stack",
+        "--recompute --add by-kernel-count --add by-module",
     )
 )
 ONE_TABLE = f"{shlex.quote(OURS)} report {{trace}} --table ops_summary"

@@ -24,8 +24,8 @@ DEPTHS = {"nested_ops": 100_000, "nested_frames": 20_000, "nested_annotations": 
 DEPTH = max(DEPTHS.values())
 
 SWITCHES = (
-    "--micro-idle 5 --short-kernels 10 --first-occurrence --call-stack --recompute --by-kernel-count --by-module "
-    "--kernel-categories --overlap"
+    "--micro-idle 5 --short-kernels 10 --add first-occurrence --add call-stack --recompute --add by-kernel-count "
+    "--add by-module --add kernel-categories --add overlap"
 )
 COMMANDS = {
     "report": ("report F", "report T --all", f"report T --csv D {SWITCHES}", "report T --json J"),

@@ -17,7 +17,8 @@ from tracelens_graph.utils.texts import width_of
 
 COMMANDS = (
     "report T", "report T --all", "report T --table kernel_summary", "report T --table unified_perf_summary",
-    "report T --short-kernels 10 --call-stack --overlap --table ops_unique_args", "report T U", "info T", "timeline T",
+    "report T --short-kernels 10 --add call-stack --add overlap --table ops_unique_args", "report T U", "info T",
+    "timeline T",
     "attribution T", "attribution T --level kernel", "modules T", "modules T --format table --by class",
     "diff T U", "diff T U --points --top 0", "diff T U --tree", "diff T U --point 1", "diff T U U --names a,b,c",
     "diff T U --tree --min-percent 0", "diff --within T",

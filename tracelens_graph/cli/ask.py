@@ -24,7 +24,6 @@ from tracelens_graph.cli.shown import Shown, as_it_is, no_hints, print_answer, p
 from tracelens_graph.cli.tables import OneTable
 from tracelens_graph.cli.traces import (
     as_one,
-    check_gpu_work,
     count_named,
     extension_of,
     load,
@@ -170,8 +169,6 @@ def _of_one(question: Question, of: _Choice) -> tuple[Table, bool, Any, Any]:
     added = extension_of(of.extensions)
     w = of.window.of(load(files[0], needs_times=False, et=of.et), added)
     table = question(w, **of.parameters)
-    if not len(table):
-        check_gpu_work(w.core)
     if question.theme == "tensors":
         warn_of_unread_tensors(w.core)
     call = Call(of.traces[0], of.window, of.extensions)
