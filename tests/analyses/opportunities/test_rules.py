@@ -15,6 +15,7 @@ from tracelens_graph.analyses.opportunities.opportunities import found_in, oppor
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.rules import RULES
 from tracelens_graph.analyses.performance.model_flops import model_flops
+from tracelens_graph.frameworks.framework import XLA
 from tracelens_graph.graph.window import window_of
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate.kernels import DEVICE_PROPERTIES
