@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -15,16 +14,14 @@ from tracelens_graph.errors import NotATraceError, TraceError
 from tracelens_graph.loaders.databases import Database
 from tracelens_graph.loaders.memory_snapshot import snapshot
 from tracelens_graph.loaders.nsys import columns, report
+from tracelens_graph.loaders.parts import rank_of
 from tracelens_graph.loaders.rocprof import results, rocpd, rpd
-from tracelens_graph.loaders.translated import PARTS
 from tracelens_graph.loaders.unpacking import Stream
 
 if TYPE_CHECKING:
     from tracelens_graph.loaders.kineto.collect import Collector
 
 _AT_ONCE = 1 << 20
-_PART = re.compile(r".*-rank(\d+)\.sqlite")
-"""Name of a link in such a folder, which stands for one rank of the report to which it leads."""
 _Piece = TypeVar("_Piece")
 
 
@@ -76,13 +73,6 @@ def links_to_ranks(where: Path, name: str, folder: Path) -> tuple[dict[int, Path
         return links, report.nowhere(database) if links else 0
 
 
-def _rank_of(where: Path | bytes) -> int | None:
-    if isinstance(where, bytes) or not where.parent.name.startswith(PARTS) or not where.is_symlink():
-        return None
-    found = _PART.fullmatch(where.name)
-    return int(found[1]) if found else None
-
-
 def _pieces(where: Path | bytes, name: str) -> Iterator[bytes]:
     with _opened(where, name) as (one, database):
         yield from one.translated(database)
@@ -95,7 +85,7 @@ def _opened(where: Path | bytes, name: str) -> Iterator[tuple[Any, Database]]:
     try:
         connection = _connection(where)
         connection.text_factory = lambda text: text.decode("utf-8", "replace")
-        database = Database(connection, name, _rank_of(where))
+        database = Database(connection, name, None if isinstance(where, bytes) else rank_of(where))
         for one in (report, rocpd, rpd):
             if one.is_report(database):
                 yield one, database

@@ -15,8 +15,6 @@ import msgspec
 EVENTS_AT_ONCE = 2048
 APART = 10**10
 """More than any number of a launch, which has 32 bits: numbers of each rank begin at another multiple of it."""
-PARTS = "tracelens_graph-fused-"
-"""What names of folders begin with that hold a file for each rank of another file."""
 _Process = TypeVar("_Process", bound=Hashable)
 
 

@@ -353,7 +353,7 @@ def test_the_late_rank_is_named(seed: int) -> None:
     assert late_trace(found, lateness_of(found)) == late
     table = overview(found[::-1], lateness_of(found[::-1]))
     assert list(table["rank"]) == [0, 1]
-    assert list(table["kind"]) == ["late rank", "dataloader"]
+    assert list(table["kind"]) == ["waits for a late rank", "dataloader"]
     assert table.notes[1].startswith(f"comes last: rank {late}, last to ")
 
 

@@ -100,6 +100,8 @@ def test_replay_is_suggested_for_operations_of_pytorch_and_instructions_of_xla()
     uids = [10, 1]  # of my::fused and aten::mm
     assert call.to_replay(eager, uids, "--top 2") == ["ask next: tracelens-graph replay t.json --top 2"]
     assert call.to_replay(eager, uids[:1], "--top 2") == []
+    assert call.to_replay(eager, uids, "--top 2", [90, 9]) == []
+    assert call.to_replay(eager, uids, "--top 2", [80, 20]) != []
     assert call.to_replay(profile_of(*CASES["tanh"]), [], "--top 2")
 
 

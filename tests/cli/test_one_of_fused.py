@@ -53,6 +53,22 @@ def test_what_takes_one_trace_takes_all_processes_of_a_recording(run: Run, fused
     assert run("tree", piece)[0] == 0  # it names ranks, too
 
 
+ASKED = ("report FILE --no-models", "ask gpu_timeline FILE", "ranks FILE", "ask kernel_summary FILE")
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_the_cache_keeps_each_rank_and_all_as_one_apart(
+    step: int, run: Run, fused: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRACELENS_GRAPH_CACHE", str(tmp_path / "cache"))
+    commands = [shlex.split(asked.replace("FILE", str(fused))) for asked in ASKED]
+    expected = [run(*command) for command in commands]
+    assert [code for code, _, _ in expected] == [0] * len(ASKED)
+    for _ in range(2):
+        assert [run("--cache", *command) for command in commands[::step]] == expected[::step]
+    assert len(list((tmp_path / "cache").iterdir())) == 3
+
+
 def test_what_takes_one_trace_says_how_to_have_one(run: Run, fused: Path, tmp_path: Path) -> None:
     events = [
         {

@@ -235,7 +235,7 @@ def test_ranks_get_a_line_each_and_the_late_one_the_report(run: Run, job: Path) 
     assert [line.split()[:2] for line in lines if line.startswith("rank") and "," not in line] == [
         ["rank0", "0"], ["rank1", "1"],
     ]  # fmt: skip
-    assert any(line.startswith("kinds of run: 1 late rank ") for line in lines)
+    assert any(line.startswith("kinds of run: 1 waits for a late rank ") for line in lines)
     (late,) = (at for at, line in enumerate(lines) if line.startswith("comes last: rank 1, "))
     assert next(line for line in lines[late:] if line.startswith("rank")).startswith("rank1.json.gz, rank 1")
 

@@ -98,6 +98,27 @@ PLANTED: Mapping[str, Planted] = {
     "loader_moves": Planted(
         Job(steps=8, causes=(_host("data_loader", 1, 4, 6, moves=True),)), (1, 4, 6), ("data loader",)
     ),
+    "inputs_move": Planted(
+        Job(ranks=4, tensor=2, steps=6, seed=543, causes=(Cause("other_inputs", (0, 3), factor=1.5, moves=True),)),
+        (0, 3), ("other inputs", "in turn"),
+    ),
+    "one_step_of_few_kernels": Planted(
+        Job(ranks=4, layers=3, seed=816, causes=(Cause("slower_kernels", (1,), factor=2.0, steps=(2,)),)), (1,),
+        ("in step 5", "slower kernels"),
+    ),
+    "host_of_few_kernels": Planted(
+        Job(ranks=16, per_host=4, clocks_us=(0, 900, -4e3, 120), steps=4, layers=3, seed=612,
+            causes=(Cause("slower_kernels", (4, 5, 6, 7), factor=1.3, steps=(2,)),)), (4, 5, 6, 7),
+        ("host 1", "in step 5"),
+    ),
+    "half_of_ranks": Planted(
+        Job(steps=4, seed=951, causes=(Cause("slower_kernels", (0, 2, 5, 7), factor=1.3),)), (0, 2, 5, 7),
+        ("all kernels 1.30x",),
+    ),
+    "half_of_ranks_in_a_step": Planted(
+        Job(steps=6, style="fsdp", seed=952, causes=(Cause("slower_kernels", (0, 2, 5, 7), factor=1.5, steps=(2,)),)),
+        (0, 2, 5, 7), ("in step 5",),
+    ),
     "one_step": Planted(Job(steps=8, causes=(_host("data_loader", 5, us=6000, steps=(4,)),)), (5,), ("step 7",)),
     "missing_file": Planted(Job(causes=(LOADER,), missing=(6,)), (3,), ("data loader",)),
     "foreign_file": Planted(Job(causes=(LOADER,), foreign=(6,)), (3,), ("rank 6",)),

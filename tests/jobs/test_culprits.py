@@ -213,6 +213,24 @@ def _length_ms(job: Job) -> float:
     )
 
 
+_IN_MS = {"us": 1e-3, "ms": 1.0}
+
+
+@pytest.mark.parametrize(
+    "name", ["one_step_of_few_kernels", "host_of_few_kernels", "half_of_ranks", "half_of_ranks_in_a_step"]
+)
+def test_what_slower_kernels_cost_is_what_the_job_takes_less_without(name: str, tmp_path: Path) -> None:
+    job = PLANTED[name].job
+    truth = _length_ms(job) - _length_ms(replace(job, causes=()))
+    screen = ranks(write(job, tmp_path))
+    (late,) = (line for line in screen.splitlines() if line.startswith("late: "))
+    by, unit = re.findall(r"([\d.]+) (ms|us) \(", late)[0]
+    assert float(by) * _IN_MS[unit] == pytest.approx(truth, rel=0.03), screen
+    saved, unit = re.findall(r"saves ([\d.]+) (ms|us) \(", screen)[0]
+    assert float(saved) * _IN_MS[unit] == pytest.approx(truth, rel=0.03), screen
+    assert "once no other rank is late" not in screen
+
+
 _IN_STAGES = {"slow_rank_in_two_steps": ((2,), {"factor": 1.5, "steps": (1, 4)}, ()),
               "slow_rank_behind_a_slow_link": ((3,), {"factor": 1.2}, (((1, 2), 0.05),)),
               "slow_stages_in_turn": ((0, 1, 2, 3), {"factor": 1.5, "moves": True}, ())}  # fmt: skip

@@ -14,7 +14,7 @@ from corpus import CHECKOUT, needs_corpus
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.replay.collectives import CollectiveCall, _to_record, collective_plan
+from tracelens_graph.replay.collectives import RUN_AGAIN, CollectiveCall, _to_record, collective_plan, what_helps
 
 GLOO = CHECKOUT / "examples/traces/gloo-4-ranks/rank1.json.gz"
 
@@ -115,6 +115,8 @@ def test_what_is_not_recorded_is_left_out(event: dict[str, Any], reason: str) ->
     assert f"25.0 %: 1 x allreduce: {reason}; " in lost.line
     with pytest.raises(AnalysisError, match=f"none of the 1 collectives can be replayed: allreduce: {reason}; "):
         collective_plan(rank(event, launch))
+    assert what_helps(rank(event, launch)) == lost.remedy
+    assert what_helps(rank(event, launch, collective(100, 30, "broadcast", group="1"))) == RUN_AGAIN
 
 
 @needs_corpus

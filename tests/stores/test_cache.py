@@ -26,6 +26,8 @@ from corpus import CHECKOUT, kineto_traces, parametrize
 from tracelens_graph.errors import ChangedTraceError, NotATraceError, TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.details import NoDetails
+from tracelens_graph.loaders.sources import GENERIC
+from tracelens_graph.loading.fused import with_ranks_apart
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.stores import cache
 from tracelens_graph.stores.cache import cached_core
@@ -246,6 +248,29 @@ def test_what_cannot_be_found_again_is_not_kept(trace: Path, folder: Path, monke
     core.details = NoDetails()
     assert cached_core(trace, lambda: core) is core
     assert entries(folder) == []
+
+
+def test_ranks_of_a_fused_trace_are_not_kept(tmp_path: Path, folder: Path) -> None:
+    fused = tmp_path / "job.json"
+    events = [span("cpu_op", "a", rank, 1, rank * 1000, rank=rank) for rank in (0, 1)]
+    fused.write_text(json.dumps({"traceEvents": events}))
+    parts = with_ranks_apart([str(fused)])
+    assert [len(kept(part).columns) for part in [*parts, *parts]] == [1] * 4
+    assert entries(folder) == []
+
+
+def test_events_of_unknown_tools_are_another_entry(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps({"traceEvents": [span("fee", "main", 1, 1)]}))
+    monkeypatch.setenv(GENERIC, "1")
+    kept(path)
+    cached_core(path, never)
+    monkeypatch.delenv(GENERIC)
+    with pytest.raises(NotATraceError, match="of another tool"):
+        cached_core(path, loading(path))
+    assert len(entries(folder)) == 1
 
 
 @needs_posix

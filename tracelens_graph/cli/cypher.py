@@ -54,6 +54,7 @@ def cypher(
 def _store(files: list[str], run: str) -> Store:
     from tracelens_graph.embedded.asking import in_memory, of_files
     from tracelens_graph.errors import OutputError
+    from tracelens_graph.stores.cache import is_lasting
 
     def loaded() -> TraceSet:
         if len(files) > 1:
@@ -63,7 +64,9 @@ def _store(files: list[str], run: str) -> Store:
         return TraceSet.of([load(files[0])])
 
     given = ANYWHERE.get()
-    is_plain = not (given.capture or given.identify or given.memory) and all(map(os.path.isfile, files))
+    is_plain = not (given.capture or given.identify or given.memory) and all(
+        os.path.isfile(one) and is_lasting(one) for one in files
+    )
     if not is_plain:
         return in_memory(loaded, run)
     try:

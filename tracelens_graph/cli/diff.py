@@ -205,7 +205,17 @@ def diff(
         elif outputs.to_screen:
             print_lines(answer.screen())
         outputs.write(answer, FORMS, lambda: answer.tables)
-    gate.judge(conditions, answer.tables.__getitem__)
+    gate.judge(conditions, answer.tables.__getitem__, doubt=_doubt(answer, conditions))
+
+
+def _doubt(answer: Two, conditions: list[gate.Condition]) -> str:
+    """Why conditions on totals show no change of speed; "" where they do."""
+    if not any(one.figure.table == "diff_totals" for one in conditions):
+        return ""
+    from tracelens_graph.analyses.alignment.setups import amount_of_work
+
+    work = amount_of_work(answer.difference)
+    return f"unlike {work.what}, so {work.forbids}" if work else ""
 
 
 def _is_snapshot(run: str) -> bool:

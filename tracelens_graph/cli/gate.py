@@ -274,15 +274,21 @@ def of_tables(conditions: Iterable[Condition], tables: Mapping[str, Table]) -> t
     return judged(conditions, lambda one: read(one.figure, tables, one.operator))
 
 
-def judge(conditions: Sequence[Condition], table: Callable[[str], Table], traces: TraceSet | None = None) -> None:
+def judge(
+    conditions: Sequence[Condition], table: Callable[[str], Table], traces: TraceSet | None = None, doubt: str = ""
+) -> None:
     """Check conditions on tables, which a function gives by name, and say on standard error what was found.
+
+    Args:
+        doubt: why figures may not mean what a condition is on.
 
     Raises:
         typer.Exit: conditions are met, with the exit code FAILED; or the traces lack one that could not be read, or, as
             a rank may be missing from a verdict, files that were named and are none.
     """
     tables = {name: table(name) for name in {one.figure.table for one in conditions}}
-    conclude(*of_tables(conditions, tables))
+    notes, met = of_tables(conditions, tables)
+    conclude([*notes, *([doubt] if doubt else [])], met)
     if traces is not None and (traces.broken or (conditions and traces.no_traces)):
         raise typer.Exit(1)
 

@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 _PROGRAM = "tracelens-graph"
 _ENGINE = re.compile(r"(?:^|/)(?:vllm|sglang|atom)/")
 """Frames of servers of language models."""
+_REAL_PERCENT = 10
+"""Share of the GPU time from which on it is worth calling operations again."""
 
 
 _OF_WINDOWS = {
@@ -95,8 +98,8 @@ def _seen_from(folder: Path, path: str) -> str:
 
 def _is_read_once(path: str) -> bool:
     """Whether a trace came through a pipe, or is of one rank of a fused file, which vanishes with this process."""
+    from tracelens_graph.loaders.parts import is_part
     from tracelens_graph.loaders.sources import is_stream
-    from tracelens_graph.loading.fused import is_part
 
     return is_stream(path) or is_part(path)
 
@@ -235,17 +238,23 @@ class Call:
         uid = first_event(table)
         return [] if uid is None else [f"open in Perfetto UI: {self.cut(uid)}"]
 
-    def to_replay(self, core: Core, uids: Iterable[int | None], options: str) -> list[str]:
-        """The command that calls operations again; none where none of them can be.
+    def to_replay(
+        self, core: Core, uids: Iterable[int | None], options: str, shares: Iterable[float] = repeat(100)
+    ) -> list[str]:
+        """The command that calls operations again; none where too little of the GPU time can be.
 
         Args:
             core: the trace.
             uids: its operations that are shown; None for work that has none.
             options: what chooses them, such as `--top 5`.
+            shares: the GPU time of each, percent; all of it where the share does not matter.
         """
-        if not core.framework.compiles_programs and not any(
-            uid is not None and _is_replayable(core, int(uid)) for uid in uids
-        ):
+        can = (
+            share
+            for uid, share in zip(uids, shares, strict=False)
+            if uid is not None and _is_replayable(core, int(uid))
+        )
+        if not core.framework.compiles_programs and not any(total >= _REAL_PERCENT for total in accumulate(can)):
             return []
         return [f"ask next: {self.complete(f'{_PROGRAM} replay TRACE {options}')}"]
 

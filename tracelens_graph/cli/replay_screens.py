@@ -66,7 +66,7 @@ def _in_short(row: dict[str, Any]) -> str:
 
 def print_screen(asked: Asked, w: Window, table: Table, covered: Table) -> None:
     """Print what can be replayed, how much of the GPU time that is, and the command that writes it."""
-    from tracelens_graph.replay.planned import COLLECTIVE
+    from tracelens_graph.replay.collectives import RUN_AGAIN
 
     put(Shown(table, view=shown).text())
     if asked.outside:
@@ -74,7 +74,7 @@ def print_screen(asked: Asked, w: Window, table: Table, covered: Table) -> None:
     _print_coverage(covered)
     if any(state != "no" for state in table["plan"]):
         _ask_next(asked, _words_of_sequence(asked, w) if asked.is_sequence else asked.words, "replay/")
-    if COLLECTIVE in table["why"] and _has_collectives(w):
+    if RUN_AGAIN in table["remedy"]:
         _ask_next(asked, "--collectives", "collectives/")
     if asked.is_sequence:
         _print_sequence(asked, w)
@@ -214,17 +214,6 @@ def _print_left_out(table: Table) -> None:
         _print_lines([f"{what}: {_some(counted, _MOST_NAMES)}: {cut_end(why, _LONGEST)}"], indent="")
     if len(reasons) > _MOST_LINES:
         print(f"left out: for {len(reasons) - _MOST_LINES:,} other reasons")
-
-
-def _has_collectives(w: Window) -> bool:
-    """Whether a program of the collectives can be written."""
-    from tracelens_graph.errors import AnalysisError
-    from tracelens_graph.replay.collectives import collective_plan
-
-    try:
-        return bool(collective_plan(w).calls)
-    except AnalysisError:
-        return False
 
 
 # --- operations below a node ---------------------------------------------------------------------------------------

@@ -36,8 +36,6 @@ _TOP_OPS = 5
 _OF_HOST = ("host_times", "host_lines")
 """Tables on the first screen of a trace without GPU events."""
 _COLUMNS_NAMED = 12
-_WORTH = 2
-"""Percent of the GPU time from which on an op is worth replaying."""
 
 
 @dataclass(frozen=True)
@@ -292,8 +290,8 @@ class Report(Answer):
 
             found = top_ops(self.w, self._asked.options.linked_only, most)
             largest = [found if len(found) else self._first_rows(self._every["kernel_summary"], most)]
-            worth = [uid for uid, percent in zip(found["uid"], found["percent"], strict=True) if percent >= _WORTH]
-            replay = call.to_replay(self.w.core, worth, f"--top {len(found)}") if _uses_gpu(self.findings) else []
+            shown = self.w.core, found["uid"], f"--top {len(found)}", found["percent"]
+            replay = call.to_replay(*shown) if _uses_gpu(self.findings) else []
             is_replay = families_of(self.w).graph_percent >= GRAPH_PERCENT
             joined = call.to_join(self.w, is_replay)
             hints = [*joined, *call.to_repeats(self.w.core), *replay, *call.to_open(found)]

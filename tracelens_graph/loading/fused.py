@@ -22,8 +22,8 @@ from tracelens_graph.errors import MissingExtraError, TraceError
 from tracelens_graph.frameworks import NSYS, ROCPROF
 from tracelens_graph.graph.info import TraceInfo
 from tracelens_graph.loaders.kineto.chunks import Walker
+from tracelens_graph.loaders.parts import PARTS, is_part
 from tracelens_graph.loaders.sources import Source, is_stream, open_source
-from tracelens_graph.loaders.translated import PARTS
 from tracelens_graph.output.files import temporary_folder
 from tracelens_graph.utils.texts import stem
 
@@ -55,11 +55,6 @@ def with_ranks_apart(files: Iterable[str], tell: Callable[[str], None] | None = 
         if tell is not None and parts.note:
             tell(parts.note)
     return apart
-
-
-def is_part(file: str) -> bool:
-    """Whether a file is of one rank of a fused one, so that it vanishes with the process that took it apart."""
-    return Path(file).parent.name.startswith(PARTS)
 
 
 def whole_of(file: str) -> tuple[str, int] | None:

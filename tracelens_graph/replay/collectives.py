@@ -6,7 +6,7 @@ Equal collectives are one entry of the program. What they move and how bandwidth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
@@ -51,6 +51,12 @@ _SCALARS: Mapping[str, str] = {
 """Types as collectives have them, in lower case -> as torch has them."""
 
 _MOST_RANKS = 100_000
+
+RUN_AGAIN = "--collectives -o DIR writes a program for torchrun"
+"""What helps with collectives, which have no programs of their own."""
+
+_REAL_PERCENT = 10
+"""Share of the time of all collectives from which on a program of them is worth its name."""
 
 
 @dataclass(frozen=True)
@@ -163,9 +169,30 @@ def collective_plan(graph: Core | Window) -> CollectivePlan:
         AnalysisError: there are no collectives, or none of them can be run again.
     """
     w = window_of(graph)
-    nodes = [one for one in collectives_of(w.core).nodes if w.holds(np.array(one.rows[:1]))[0]]
+    found = _planned(w, nodes := _nodes(w))
     if not nodes:
         raise AnalysisError("no collectives: the trace, or the part of it that was asked for, has none of any library")
+    if not found.calls:
+        raise AnalysisError(f"none of the {len(nodes):,} collectives can be replayed: {_reasons(found.left_out)}")
+    return found
+
+
+def what_helps(graph: Core | Window) -> str:
+    """How the collectives of a window can be replayed, or what must be recorded before most of their time can."""
+    w = window_of(graph)
+    found = _planned(w, _nodes(w))
+    lost = found.left_out
+    if sum(one.percent for one in lost) > 100 - _REAL_PERCENT:
+        return lost[0].remedy
+    return RUN_AGAIN if found.calls else _to_record(w.core)
+
+
+def _nodes(w: Window) -> list[Collective]:
+    return [one for one in collectives_of(w.core).nodes if w.holds(np.array(one.rows[:1]))[0]]
+
+
+def _planned(w: Window, nodes: Sequence[Collective]) -> CollectivePlan:
+    """A plan of some collectives, which may have no call."""
     rank = w.core.info.rank
     world = w.core.info.world_size or 1 + max(
         (max((*(one.ranks or ()), (one.group_size or 1) - 1)) for one in nodes), default=0
@@ -184,8 +211,6 @@ def collective_plan(graph: Core | Window) -> CollectivePlan:
             calls.append(replace(made, calls=len(same), traced_us=median, total_us=total, uid=longest.uids[0]))
         else:
             lost.setdefault((_what(w.core, longest), *made), []).extend(us.tolist())
-    if not calls:
-        raise AnalysisError(f"none of the {len(nodes):,} collectives can be replayed: {_reasons(lost)}")
     calls.sort(key=lambda one: one.total_us, reverse=True)
     return CollectivePlan(tuple(calls), left_out(lost, sum(_us(w.core, one) for one in nodes)), rank, world)
 
@@ -224,11 +249,11 @@ def _what(core: Core, one: Collective) -> str:
     return one.kind if one.kind != UNKNOWN else name[:40]
 
 
-def _reasons(lost: Iterable[tuple[str, str, str]]) -> str:
+def _reasons(lost: Iterable[LeftOut]) -> str:
     """Why collectives are left out, each reason with all that it holds for."""
     by_reason: dict[str, list[str]] = {}
-    for what, reason, remedy in lost:
-        by_reason.setdefault(f"{reason}; {remedy}", []).append(what)
+    for one in lost:
+        by_reason.setdefault(f"{one.reason}; {one.remedy}", []).append(one.what)
     return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())
 
 

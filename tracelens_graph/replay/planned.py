@@ -23,6 +23,7 @@ from tracelens_graph.perf.model import CallContext
 from tracelens_graph.perf.registry import MODELS
 from tracelens_graph.perf.roofs import least_us
 from tracelens_graph.replay.calls import Surroundings, gpu_below, traced_call
+from tracelens_graph.replay.collectives import RUN_AGAIN, what_helps
 from tracelens_graph.replay.custom.lookup import replayers_of
 from tracelens_graph.replay.custom.planning import plan_custom
 from tracelens_graph.replay.instruction import InstructionPlan, plan_instruction
@@ -55,7 +56,7 @@ RANGE = "no op of PyTorch"
 
 _KINDS = (
     (r"^(?:c10d|_c10d_functional|symm_mem)::|^(?:nccl|gloo|mpi|ucc)[:_]|^record_param_comms$",
-     COLLECTIVE, "--collectives -o DIR writes a program for torchrun"),
+     COLLECTIVE, RUN_AGAIN),
     (r"^Torch-Compiled Region|^CompiledFunction|CompiledFxGraph", COMPILED,
      "record without torch.compile; its Triton kernels have programs of their own: --op /^triton_/"),
     (r"^pseudo_op::|^pseudo_mla_|^vllm::moe_forward", PART, "nothing: weights of experts are no arguments of it"),
@@ -143,8 +144,13 @@ class Plans:
         row = int(self.signatures.rows[place])
         if row not in self._made:
             window = self.signatures.window
-            self._made[row] = planned(window.core, row, replayers_of(window))
+            made = planned(window.core, row, replayers_of(window))
+            self._made[row] = with_field(made, remedy=self._of_collectives) if made.remedy == RUN_AGAIN else made
         return self._made[row]
+
+    @cached_property
+    def _of_collectives(self) -> str:
+        return what_helps(self.signatures.window)
 
 
 @dataclass(frozen=True)

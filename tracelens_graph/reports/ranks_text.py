@@ -121,7 +121,8 @@ def _held_up(job: Job) -> str:
     said = [HELD_UP.partition(",")[0]]
     if first := next(iter(culprits), None):
         bound = f"a repair of {first.who} saves at most {shown_ms(first.late_ns)}"
-        said.append(_repair(job, first.who, first.places, first.of, first.late_ns) if job.is_replayed else bound)
+        beside_others = first.late_ns * (len(culprits) > 1)
+        said.append(_repair(job, first.who, first.places, first.of, beside_others) if job.is_replayed else bound)
     if held_up[worst] and not any(worst in one.places for one in culprits):
         who = f"{rank_titles(job.matched.ranks)[worst]}, which holds up others most,"
         said.append(_repair(job, who, (worst,)))

@@ -1,9 +1,10 @@
 """Graphs that were loaded before, kept for the user so that the next command on the same trace is instant.
 
-An entry is a graph file whose original events stay in the trace. Its name holds the trace's path and what the file
-was when it was loaded (size, times, inode), and the version of this program: whatever differs is another entry, so
-no entry is ever out of date. Entries are written beside and moved into place, hence whole or absent for every other
-process. Only their owner may read them: a trace may hold secrets.
+An entry is a graph file whose original events stay in the trace. Its name holds the trace's path, what of the file is
+read (one rank or all, with or without events of unknown tools), what the file was when it was loaded (size, times,
+inode), and the version of this program: whatever differs is another entry, so no entry is ever out of date. Entries
+are written beside and moved into place, hence whole or absent for every other process. Only their owner may read them:
+a trace may hold secrets.
 
 An entry is verified whole when it is opened, and one that is damaged is made anew without a word.
 
@@ -32,7 +33,8 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.details import NO_TEXT, Details, stream_id
 from tracelens_graph.graph.graph import Graph
 from tracelens_graph.loaders.kineto.details import FileDetails
-from tracelens_graph.loaders.sources import Source
+from tracelens_graph.loaders.parts import is_part, rank_of
+from tracelens_graph.loaders.sources import GENERIC, Source
 from tracelens_graph.output.files import replacing, unwritable
 from tracelens_graph.schema import SCHEMA_VERSION
 from tracelens_graph.stores.folders import cache_folder
@@ -54,7 +56,7 @@ def cached_core(
 ) -> Graph:
     """The graph of a trace, from the cache if it is there, else loaded and kept.
 
-    Standard input, pipes and saved graphs are loaded and not kept.
+    Standard input, pipes, saved graphs and files that vanish with this process are loaded and not kept.
 
     Args:
         warn: called with one line if the cache cannot be written.
@@ -65,10 +67,10 @@ def cached_core(
     if os.fspath(path) == "-" or not Path(path).is_file():
         return load()
     source = Source(str(path), path=Path(path).absolute())
-    if source.packing == "graph":
+    if source.packing == "graph" or not is_lasting(path):
         return load()
     try:
-        entry = _entry(source)
+        entry = entry_of([path])
     except (OSError, OutputError) as error:  # no home folder, for one
         warn(f"the cache is not used: {error}")
         return load()
@@ -80,24 +82,27 @@ def cached_core(
     return core
 
 
-def _entry(source: Source) -> Path:
-    """The file that holds, or would hold, the graph of a trace as its file is now."""
-    assert source.path is not None
-    path = source.path.resolve()
-    return cache_folder() / f"{_digest(os.fsencode(path))}-{_digest(repr(_state(path)).encode())}.tlg"
+def is_lasting(path: str | os.PathLike[str]) -> bool:
+    """Whether a file outlives this process, so that what is kept of it can be found again."""
+    return not is_part(os.path.realpath(path))
 
 
-def entry_of(paths: Sequence[str | os.PathLike[str]], suffix: str, about: Any) -> Path:
+def entry_of(paths: Sequence[str | os.PathLike[str]], suffix: str = ".tlg", about: Any = None) -> Path:
     """The file of the cache for what is made of traces as their files are now.
+
+    Args:
+        paths: the traces; a link to one rank of a report stands for that rank.
+        suffix: what kind of file it is; without one the graph of a trace.
+        about: what else it depends on.
 
     Raises:
         OSError: a file cannot be read.
         OutputError: the user's home folder is not known.
     """
-    files = [Path(path).resolve() for path in paths]
-    states = [_state(path) for path in files]
-    of_paths = b"\0".join([suffix.encode(), *map(os.fsencode, files)])
-    return cache_folder() / f"{_digest(of_paths)}-{_digest(repr((states, about)).encode())}{suffix}"
+    read = [(os.path.realpath(path), rank_of(path)) for path in paths]
+    of_what = suffix, bool(os.environ.get(GENERIC)), read
+    states = [_state(Path(file)) for file, _ in read]
+    return cache_folder() / f"{_digest(of_what)}-{_digest((states, about))}{suffix}"
 
 
 def _state(path: Path) -> tuple[Any, ...]:
@@ -105,8 +110,8 @@ def _state(path: Path) -> tuple[Any, ...]:
     return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, __version__, SCHEMA_VERSION
 
 
-def _digest(text: bytes) -> str:
-    return blake2b(text, digest_size=16).hexdigest()
+def _digest(about: Any) -> str:
+    return blake2b(repr(about).encode(), digest_size=16).hexdigest()
 
 
 class _Reloaded(Details):
@@ -165,7 +170,7 @@ def _keep(core: Core, entry: Path, source: Source, warn: Callable[[str], Any]) -
     if places is None or core.columns.nbytes > LIMIT_BYTES:
         return
     try:
-        if _entry(source) != entry:  # the trace was written to while it was loaded
+        if source.path is None or entry_of([source.path]) != entry:  # the trace was written to while it was loaded
             return
         entry.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with replacing(entry, private=True) as file:

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from call_trees import FORWARD, launch, load, op
+from call_trees import FORWARD, Call, annotation, launch, load, op
 
 from tracelens_graph.analyses.alignment.compared_steps import median_steps
 from tracelens_graph.analyses.alignment.difference import Diff, diff
-from tracelens_graph.analyses.alignment.setups import setup_lines
+from tracelens_graph.analyses.alignment.setups import amount_of_work, setup_lines
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.graph import changed
 from tracelens_graph.graph.window import whole_window
@@ -91,6 +91,51 @@ def test_numbers_of_steps_count_where_steps_are_added_up() -> None:
     a, b = run(), run(steps=3)
     assert setup_lines(compared(a, b)) == []
     assert setup_lines(diff(a, b))[0].startswith("Unlike: steps 2 -> 3")
+
+
+def block(*kernels: str) -> Call:
+    return op("block", *(launch(kernel, 2) for kernel in kernels))
+
+
+BLOCK = block("k1", "k2", "k3")
+
+
+def recording(blocks: int, of: Call = BLOCK, wait: int = 0, steps: int = 0) -> Core:
+    """Equal blocks; the host waits that many us before the last. Or a step around each of several parts."""
+    calls = [*[op("block", *of.calls) for _ in range(blocks - 1)], *[op("wait") for _ in range(wait // 2)],
+             op("block", *of.calls)]  # fmt: skip
+    size = -(-len(calls) // steps) if steps else 0
+    parts = [annotation(f"ProfilerStep#{n}", *calls[n * size : (n + 1) * size]) for n in range(steps)]
+    return load({FORWARD: parts or calls})
+
+
+# A block takes 8 us of the host, so that three fewer and 24 us more are as long.
+@pytest.mark.parametrize(
+    ("a", "b", "factor"),
+    [
+        (recording(20), recording(17, wait=24), "0.85"),
+        (recording(17, wait=24), recording(20), "1.18"),
+        # as many calls; fewer in less time, which may be the same work without repetition; few calls
+        (recording(20), recording(20), ""),
+        (recording(20), recording(17), ""),
+        (recording(5), recording(4, wait=8), ""),
+        # a fusion in all blocks, and work of which half is gone, leave other kernels as often as before
+        (recording(20), recording(20, block("k1", "k23"), wait=40), ""),
+        (recording(20, block("k1", "k2", "k3", "k3")), recording(20, wait=40), ""),
+        (recording(20, steps=2), recording(17, wait=24, steps=2), ""),
+    ],
+)
+def test_fewer_calls_in_as_long_a_recording_are_less_work(a: Core, b: Core, factor: str) -> None:
+    lines = [line for line in setup_lines(diff(a, b)) if "amount of work" in line or "no speed" in line]
+    expected = [f"Unlike: amount of work (calls {factor}x)", "So: totals are no speed: a call takes 1.00x"]
+    assert lines == (expected if factor else [])
+
+
+def test_a_call_of_other_time_is_told_apart_from_the_number_of_calls() -> None:
+    slower = op("block", *(launch(kernel, 3) for kernel in ("k1", "k2", "k3")))
+    work = amount_of_work(diff(recording(20), recording(17, slower, wait=24)))
+    assert work is not None
+    assert (work.what, work.forbids[-6:]) == ("amount of work (calls 0.85x)", " 1.50x")
 
 
 def test_lines_have_room_on_a_screen() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 import pytest
@@ -14,6 +15,7 @@ from tracelens_graph.analyses.opportunities.opportunities import found_in, oppor
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.rules import RULES
 from tracelens_graph.analyses.performance.model_flops import model_flops
+from tracelens_graph.frameworks.framework import XLA
 from tracelens_graph.graph.window import window_of
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate.kernels import DEVICE_PROPERTIES
@@ -307,3 +309,9 @@ def _renumbered(event: dict[str, Any]) -> dict[str, Any]:
     if event["cat"] == "cpu_op":
         return {"Input Dims": [[1, 8192, 8192]] * 2}
     return {"correlation": event["args"]["correlation"] + 1_000}
+
+
+def test_jax_gets_no_advice_for_pytorch() -> None:
+    for name in ("attention_kernels", "timed_kernels", "convolution_kernels", "tensor_cores", "mixed_precision"):
+        assert re.search("torch|TunableOp", ADVICE[name])
+        assert not re.search("torch|TunableOp", ADVICE[XLA.advice[name]])

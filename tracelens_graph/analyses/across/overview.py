@@ -49,7 +49,7 @@ OVERVIEW = TableSchema(
 
 Line = Mapping[str, Any]
 
-_WAITING = {"comm.exposed": "comm.late_rank"}
+_WAITING = {"comm.exposed": "comm.waits_for_a_late_rank"}
 """What communication is where a rank is late: waiting for it."""
 
 
@@ -145,5 +145,5 @@ def _kinds(lines: Sequence[Line]) -> list[str]:
 
 
 def _word(kind: str) -> str:
-    """`late rank` of `comm.late_rank`."""
+    """`waits for a late rank` of `comm.waits_for_a_late_rank`."""
     return kind.rpartition(".")[2].replace("_", " ")

@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tracelens_graph.analyses.alignment.argument_words import other_sizes, other_types
+from tracelens_graph.analyses.alignment.compared_steps import REPETITION
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.forest import Forest
+from tracelens_graph.analyses.shared.common_factor import agreed_factor
 from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, gpu_classes
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core
@@ -29,6 +31,8 @@ _OPTIONS = {"with_stack": "Python stacks", "profile_memory": "memory events", "w
 _OF_DEVICE = "times of kernels cannot show a regression"
 _SIZES = 0.5
 """Share of the time of shared work from which on other sizes, or types, of its arguments are those of the run."""
+_MANY = 10
+"""Calls of a kernel, on either side, from which on their number shows an amount of work."""
 _SHORT = 76
 """Characters of both lines together that make one."""
 _LONGEST = 98
@@ -73,6 +77,8 @@ def unlike(difference: Diff) -> Iterator[Unlike]:
     steps = [len(window.rows_of_kind(Kind.Step)) for window in windows]
     if all(steps) and steps[0] != steps[1]:
         yield Unlike(f"steps {steps[0]:,} -> {steps[1]:,}", "times are of other numbers of steps")
+    if (work := amount_of_work(difference)) is not None:
+        yield work
     yield from _of_software(a, b)
     yield from _of_recording(difference.names, windows)
 
@@ -199,6 +205,39 @@ def _time_by_arguments(difference: Diff) -> dict[tuple[int, int], int]:
 def _argsets(side: Forest) -> np.ndarray:
     """Per node the code of its arguments; -1 for what is no op, and without any."""
     return np.where(side.is_op, side.window.core.columns.argset[side.row], -1)
+
+
+def amount_of_work(difference: Diff) -> Unlike | None:
+    """That two equally long recordings without steps hold unlike amounts of the same work: of most kernels one has more
+    calls by a common factor, which no fusion does. None where steps are compared, or this is not so."""
+    windows = difference.a, difference.b
+    if any(len(w.rows_of_kind(Kind.Step)) or w.all_iterations or REPETITION in w.title for w in windows):
+        return None
+    calls, others = map(_calls_of_kernels, windows)
+    pairs = [(calls.get(name, (0, 0)), others.get(name, (0, 0))) for name in calls | others]
+    many = np.array([(*one, *other) for one, other in pairs if max(one[0], other[0]) >= _MANY], float).reshape(-1, 4)
+    if not len(many):
+        return None
+    (number, ns), (of_other, ns_of_other) = many.T[:2], many.T[2:]
+    # Half a call for none: no factor of many calls comes near it.
+    ratios = np.maximum(of_other, 0.5) / np.maximum(number, 0.5)
+    factor = agreed_factor(ratios, ns + ns_of_other, np.arange(len(many)))
+    lengths = [max(w.span_ns(), 1) for w in windows]
+    if factor is None or abs(np.log(lengths[1] / lengths[0])) > abs(np.log(factor)) / 2:
+        return None
+    both = (number > 0) & (of_other > 0)
+    each = ns_of_other[both].sum() / (ns * ratios)[both].sum()
+    return Unlike(f"amount of work (calls {factor:.2f}x)", f"totals are no speed: a call takes {each:.2f}x")
+
+
+def _calls_of_kernels(w: Window) -> dict[str, tuple[int, int]]:
+    """Of each kernel that computes how many calls there are, and their time, ns."""
+    c = w.core.columns
+    rows = w.gpu_rows[gpu_classes(w.core, w.gpu_rows) == COMPUTATION]
+    codes, code = np.unique(c.name[rows], return_inverse=True)
+    number, ns = np.bincount(code, minlength=len(codes)), sum_by_group(code, c.dur_ns[rows], len(codes))
+    names = (w.core.names[one] for one in codes.tolist())
+    return dict(zip(names, zip(number.tolist(), ns.tolist(), strict=True), strict=True))
 
 
 def _of_software(a: Core, b: Core) -> Iterator[Unlike]:

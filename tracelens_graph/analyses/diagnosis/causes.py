@@ -199,7 +199,8 @@ def _culprit(account: Account, found: Blamed) -> dict[str, Any]:
 
 
 def _below(w: Window, spent: Spent, found: Blamed) -> dict[str, Any]:
-    """Of a function that only calls others, the user's line below it that took most itself; nothing without one.
+    """Of a function that only calls others, the user's line below it that took most, with the libraries that it calls;
+    nothing without one.
 
     A line with a small share of the function's time is not the place to look at.
     """
@@ -230,7 +231,8 @@ def _culprit_text(core: Core, found: Blamed, evidence: Mapping[str, Any], wraps:
     )
     text = f"{time} {name}{f', from {brief(line)}' if line else ''}"
     if below := evidence.get("below"):
-        text += f", where {brief(below)} takes most, {shown_ms(round(evidence['below_ms'] * 1e6))} of its own"
+        ms = shown_ms(round(evidence["below_ms"] * 1e6))
+        text += f", where {brief(below)} takes most, {ms} with the libraries it calls"
     return text
 
 

@@ -30,6 +30,7 @@ from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.graph.iterations import is_of_server
 from tracelens_graph.graph.traversals import climb, launches_of
 from tracelens_graph.graph.user_code import Code, codes_of
 from tracelens_graph.graph.window import Window, whole_window, window_of
@@ -328,6 +329,9 @@ def op_advice(
 _COMPILED: Mapping[str, tuple[str, ...]] = {"fusion": (), "python_tuning": ("graph_breaks",)}
 """What to try -> what instead, where a compiler has fused the kernels already."""
 
+_OF_SERVERS: Mapping[str, str] = {"attention_kernels": "engine_attention"}
+"""What to try -> what instead, where an engine calls the kernels."""
+
 
 _TRAINS = re.compile(r"Optimizer\.|autograd::engine|aten::_(?:foreach|fused_(?:adam|sgd))|\w+Backward\d*$")
 """Names in a trace with a backward pass or an optimizer."""
@@ -358,7 +362,7 @@ def fitting(w: Window, advice: Iterable[str], uid: int = -1) -> tuple[str, ...]:
         advice: names of ADVICE.
         uid: the node that they are for; -1 for the whole window.
     """
-    given, own = tuple(advice), w.framework.advice
+    given, own = tuple(advice), {**(_OF_SERVERS if is_of_server(w.core) else {}), **w.framework.advice}
     if given and (families_of(w).is_compiled or (uid >= 0 and in_compiled(w.core, np.array([w.core.row(uid)]))[0])):
         given = tuple(name for one in given for name in _COMPILED.get(one, (one,)))
     found = tuple(own.get(name, name) for name in given)

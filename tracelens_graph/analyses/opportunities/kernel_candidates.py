@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tracelens_graph.analyses.diagnosis.finding import percent
 from tracelens_graph.analyses.diagnosis.verdict import whole_note
 from tracelens_graph.analyses.opportunities.opportunities import device_named, places
 from tracelens_graph.analyses.performance.judged_ops import JudgedOp, judged_ops
+from tracelens_graph.analyses.performance.perf_tables import attributed_calls, example_uids, rows_of_calls
 from tracelens_graph.analyses.performance.roofline_points import BELOW_ROOF
+from tracelens_graph.analyses.shared.grouping import Groups, group_by
 from tracelens_graph.frameworks import NAMESPACES
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
+from tracelens_graph.schema.categories import over_the_link
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
@@ -32,10 +39,14 @@ KERNEL_CANDIDATES = TableSchema(
         "module": Column.text("class of the innermost module around the first call", "module"),
         "line": Column.text("the user's line that the first call comes from", "line"),
         "calls": BELOW_ROOF["calls"],
-        "kernels": Column("kernels that differ by name in a call", heading=None),
+        "kernels": Column("different names of kernels over these calls", heading=None),
         "time_ms": BELOW_ROOF["time_ms"],
         "percent": Column.share("share of the sum over all GPU events, those outside of steps, too", "% of GPU"),
-        "bound": BELOW_ROOF["bound"],
+        "bound": Column.text(
+            "what bounds it at the roof: compute, memory, or the link between host and device; `in part by the link` "
+            "where only some of its GPU events are copies over that",
+            "bound",
+        ),
         "percent_of_roof": BELOW_ROOF["percent_of_roof"],
         "could_win_ms": Column.total("the time less that at the roof; absent without a roof", "ms", "could win ms"),
         "uid": BELOW_ROOF["uid"],
@@ -63,10 +74,10 @@ def kernel_candidates(g: Core | Window, arch: Architecture | str | None = None, 
     ops = [one for one in every if one.kernels and one.row["op category"] != "Communication"]
     total_ns = int(w.core.columns.dur_ns[w.gpu_rows].sum())
     ops.sort(key=lambda one: (-(one.won_ns or 0), -one.us))
-    judged = ops[: top or None]
+    judged, kernels = ops[: top or None], _kernels(w)
     records = [
         {
-            **_of_op(one),
+            **_of_op(one, kernels[one.uid]),
             "percent": percent(1e3 * one.us, total_ns),
             "module": module,
             "line": line,
@@ -83,18 +94,30 @@ def kernel_candidates(g: Core | Window, arch: Architecture | str | None = None, 
     return replace(KERNEL_CANDIDATES.of_records(records, w.titled("Kernels worth work"), notes), more=more)
 
 
-def _of_op(one: JudgedOp) -> dict[str, Any]:
-    row = one.row
-    kernels = row["kernel_details_summary"]
+def _kernels(w: Window) -> Mapping[int, Sequence[str]]:
+    """First call of each row of `unified_perf_summary` -> names of the kernels of all its calls, by their time."""
+    c, (calls, alone) = w.core.columns, attributed_calls(w)
+    row, first = rows_of_calls(calls, alone, False)
+    uids = example_uids(calls, alone, first)
+    kernel, at = group_by(row[calls.of], c.name[calls.gpu])
+    found: dict[int, list[str]] = defaultdict(list)
+    for event in at[np.argsort(-Groups(kernel, c.dur_ns[calls.gpu], len(at)).sum, kind="stable")].tolist():
+        found[int(uids[row[calls.of[event]]])].append(w.core.names[c.name[calls.gpu[event]]])
+    return found
+
+
+def _of_op(one: JudgedOp, kernels: Sequence[str]) -> dict[str, Any]:
+    row, crossing = one.row, {over_the_link([name]) for name in kernels}
+    is_mixed = len(crossing) > 1 and one.bound and one.bound != "compute-bound"
     return {
-        "kernel": max(kernels, key=lambda kernel: kernel["total_duration_us"])["name"],
+        "kernel": kernels[0],
         "op": row["name"],
         "input_dims": row["Input Dims"],
         "input_types": row["Input type"],
         "calls": row["operation_count"],
-        "kernels": len(set(one.kernels)),
+        "kernels": len(kernels),
         "time_ms": one.us / 1e3,
-        "bound": one.bound.removesuffix("-bound"),
+        "bound": "in part by the link" if is_mixed else one.bound.removesuffix("-bound"),
         "uid": one.uid,
     }
 

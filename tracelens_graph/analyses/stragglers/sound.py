@@ -85,12 +85,16 @@ class _Gpu(NamedTuple):
     def variance(self, keys: int) -> float:
         """Variance of the time of all of it, ns^2: of each around what its like take, times one factor.
 
-        The factor is that of a key in a step, as what strikes one step is no chance; of few in a step that of the key.
+        The factor is that of a key in a step, as what strikes one step is no chance; of few in a step that of the key
+        times that of all else there.
         """
         key, like = 2 * self.key + (self.like > 0), np.maximum(self.like, 1.0)
-        place = np.unique(self.step, return_inverse=True)[1] * 2 * keys + key
-        _, of_step, number = np.unique(place, return_inverse=True, return_counts=True)
-        key = np.unique(np.where(number[of_step] < _MANY, key, 2 * keys + of_step), return_inverse=True)[1]
+        step = np.unique(self.step, return_inverse=True)[1]
+        _, of_step, number = np.unique(step * 2 * keys + key, return_inverse=True, return_counts=True)
+        is_few, alike = number[of_step] < _MANY, np.where(self.like > 0, 1, 0)
+        took, usual = (np.bincount(step, alike * of)[step] - of for of in (self.takes, like))
+        like = np.where(is_few & (alike > 0) & (usual > 0), like * took / np.maximum(usual, 1.0), like)
+        key = np.unique(np.where(is_few, key, 2 * keys + of_step), return_inverse=True)[1]
         factor = np.bincount(key, self.takes) / np.maximum(np.bincount(key, like), 1)
         spread = np.bincount(key, (self.takes - factor[key] * like) ** 2)
         count = np.bincount(key)
@@ -203,10 +207,10 @@ class Usual:
         found: list[dict[LaneKey, Ns]] = [{} for _ in self._key]
         for (_, lane, _), places in alike.items():
             takes = np.array([self._did[place][lane].takes for place in places], np.int64)
-            median = np.rint(np.median(takes, axis=0)).astype(np.int64)
-            for at, place in enumerate(places):
-                # Of two the median is half of the rank itself.
-                found[place][lane] = takes[1 - at] if len(places) == 2 else median * (len(places) > 1)
+            low, high = np.sort(takes, axis=0)[[(len(places) - 1) // 2, len(places) // 2]]
+            for own, place in zip(takes, places, strict=True):
+                # Of two in the middle the other one: half of the ranks may be slow.
+                found[place][lane] = np.where(own > low, low, high) * (len(places) > 1)
         return found
 
     def _gpu_of(self, place: int) -> _Gpu:

@@ -105,7 +105,10 @@ class WorkReasons:
             return MORE
         own, ranks = of_ranks[worker].inputs, Counter(one.inputs for one in of_ranks)
         is_known_elsewhere = any(other and (other != own or count > 1) for other, count in ranks.items())
-        return LARGER if is_known_elsewhere and (not own or ranks[own] < 2) else SLOWER
+        # Ranks that have others in turn have those of all as well, and as many kernels.
+        alike = [one.inputs for one in of_ranks if one.number == of_ranks[worker].number]
+        has_more = 2 * sum(bool(one) and one < own for one in alike) >= len(alike)
+        return LARGER if is_known_elsewhere and (not own or ranks[own] < 2 or has_more) else SLOWER
 
     def _more(self, worker: int) -> dict[str, float]:
         """Names of GPU work that takes more time on a rank than on the median rank -> how much more, ns.
