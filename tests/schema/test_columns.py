@@ -100,7 +100,7 @@ def test_one_declaration_serves_them_all(core: Core, tmp_path: Path, monkeypatch
     monkeypatch.syspath_prepend(Path(__file__).resolve().parents[2] / "docs")
     import make_reference
 
-    assert f"| `{NEW}` |  | {DECLARED.definition} |" in make_reference.tables()
+    assert f"* `{NEW}`: {DECLARED.definition}\n" in make_reference.tables()
 
 
 EVERYTHING = ReportOptions(
