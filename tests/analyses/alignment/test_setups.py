@@ -119,6 +119,8 @@ def recording(blocks: int, of: Call = BLOCK, wait: int = 0, steps: int = 0) -> C
         (recording(20), recording(20), ""),
         (recording(20), recording(17), ""),
         (recording(5), recording(4, wait=8), ""),
+        # no kernel in common, however alike their numbers are
+        (recording(20), recording(8, block("k4", "k5", "k6")), ""),
         # a fusion in all blocks, and work of which half is gone, leave other kernels as often as before
         (recording(20), recording(20, block("k1", "k23"), wait=40), ""),
         (recording(20, block("k1", "k2", "k3", "k3")), recording(20, wait=40), ""),

@@ -216,16 +216,16 @@ def amount_of_work(difference: Diff) -> Unlike | None:
     calls, others = map(_calls_of_kernels, windows)
     pairs = [(calls.get(name, (0, 0)), others.get(name, (0, 0))) for name in calls | others]
     many = np.array([(*one, *other) for one, other in pairs if max(one[0], other[0]) >= _MANY], float).reshape(-1, 4)
-    if not len(many):
-        return None
     (number, ns), (of_other, ns_of_other) = many.T[:2], many.T[2:]
+    both = (number > 0) & (of_other > 0)
+    if not both.any():
+        return None
     # Half a call for none: no factor of many calls comes near it.
     ratios = np.maximum(of_other, 0.5) / np.maximum(number, 0.5)
     factor = agreed_factor(ratios, ns + ns_of_other, np.arange(len(many)))
     lengths = [max(w.span_ns(), 1) for w in windows]
     if factor is None or abs(np.log(lengths[1] / lengths[0])) > abs(np.log(factor)) / 2:
         return None
-    both = (number > 0) & (of_other > 0)
     each = ns_of_other[both].sum() / (ns * ratios)[both].sum()
     return Unlike(f"amount of work (calls {factor:.2f}x)", f"totals are no speed: a call takes {each:.2f}x")
 

@@ -271,7 +271,7 @@ def steps_alone(w: Window) -> tuple[tuple[int, ...], Finding] | None:
     text = (
         f"Outside of the steps, and not counted: {len(gpu) - int(inside.sum()):,} of {len(gpu):,} GPU events,"
         f" {shown_ms(left_out)}, most of it launched before the recording began (--from 0ms counts them);"
-        " on the GPU the first step begins when that earlier work ends"
+        " the GPU's first step begins after them"
     )
     evidence = {**early[0].evidence, "outside": len(gpu) - int(inside.sum()), "outside_ms": left_out / 1e6}
     return tuple(sorted({one for one in numbers if one is not None})), Finding("outside_steps", text, evidence)
