@@ -224,6 +224,9 @@ class Usual:
         """Per rank its GPU work against that of its like."""
         gpu, keys = self._gpu, len(self._keys)
         steps, at = np.unique(np.concatenate([one.step for one in gpu]), return_inverse=True)
+        self._steps = steps
+        if not len(steps):  # no rank has GPU work
+            return [_none(0)] * len(gpu)
         place = np.repeat(np.arange(len(gpu)), [len(one.takes) for one in gpu])
         takes, key = (np.concatenate(of) for of in zip(*((one.takes, one.key) for one in gpu), strict=True))
         means = [_Means.of(one, keys) for one in gpu]
@@ -231,7 +234,7 @@ class Usual:
         cell, cells = place * len(steps) + at.ravel(), len(gpu) * len(steps)
         of_step, by_mean = (np.bincount(cell, of, cells).reshape(-1, len(steps)) for of in (takes, mean))
         of_step[of_step == 0] = np.nan  # not recorded
-        self._steps, own_pace = steps, of_step / by_mean
+        own_pace = of_step / by_mean
         error = np.array([one.variance(keys) for one in gpu])
         across: dict[int, tuple[_Means, np.ndarray]] = {}
         for stage in np.unique(self._stage).tolist():
