@@ -179,7 +179,7 @@ def searched(page: Page | Frame) -> None:
 def show(page: Page, view: str) -> None:
     """Go to a view by its tab."""
     page.click(f"#tab-{view}")
-    assert page.is_visible(f"#view-{view}")
+    page.wait_for_selector(f"#view-{view}")
     assert page.get_attribute(f"#tab-{view}", "aria-selected") == "true"
 
 

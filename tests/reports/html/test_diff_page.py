@@ -57,7 +57,7 @@ def test_a_place_is_selected_in_every_view(path: Path, opened: Opened) -> None:
     assert "diff A B --point 2" in said
     assert page.get_attribute('[data-place="2"]', "aria-current") == "true"
     page.click("#view-places .one >> text=Flame graph")
-    assert page.is_visible("#view-flame")
+    page.wait_for_selector("#view-flame")
     zoomed = page.evaluate("tracelensGraph.flame.zoomed")
     held = page.evaluate("[...tracelensGraph.flame.framesOf.get(1)].map((f) => tracelensGraph.flame.made.path(f))")
     assert all(zoomed == -1 or zoomed in way for way in held)
@@ -122,7 +122,7 @@ def test_tables_sort_and_copy(path: Path, opened: Opened) -> None:
 
 def test_a_link_names_a_place_or_a_frame(opened: Opened) -> None:
     page = opened(diff_page_of(small_diff()), hash="#view=flame&place=1")
-    assert page.is_visible("#view-flame")
+    page.wait_for_selector("#view-flame")
     assert page.inner_text("#selected").startswith("1. ")
     page.evaluate("location.hash = '#frame=0'")
     until(page, "tracelensGraph.frame === 0")

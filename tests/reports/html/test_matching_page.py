@@ -81,7 +81,7 @@ def test_only_simple_patterns_run_on_the_page(text: str, opened: Opened) -> None
 @pytest.mark.parametrize("name", ["constructor", "__proto__", "nothing"])
 def test_a_link_to_no_view_leaves_the_first(name: str, text: str, opened: Opened) -> None:
     page = opened(text, hash=f"#view={name}")
-    assert page.is_visible("#view-overview")
+    page.wait_for_selector("#view-overview")
     page.evaluate(f"location.hash = '#view={name}&uid=9'")
     until(page, "tracelensGraph.selection >= 0")
-    assert page.is_visible("#view-overview")
+    page.wait_for_selector("#view-overview")

@@ -72,7 +72,7 @@ def test_figures_are_those_of_the_tables(path: Path, opened: Opened) -> None:
 def test_a_moment_tells_bytes_and_op_and_leads_to_the_timeline(opened: Opened) -> None:
     page = opened(page_of(load_core(EVENTS)))
     page.keyboard.press(str(1 + tabs(page).index("memory")))
-    assert page.is_visible("#view-memory")
+    page.wait_for_selector("#view-memory")
     until(page, "tracelensGraph.memory.devices[0].plot")
     x, y = page.evaluate(PLACE, [0, 0])
     page.mouse.move(x + 1, y)
@@ -83,7 +83,7 @@ def test_a_moment_tells_bytes_and_op_and_leads_to_the_timeline(opened: Opened) -
     assert "in aten::empty" in said
     assert "Linear_0" in said
     page.mouse.click(x + 1, y)
-    assert page.is_visible("#view-timeline")
+    page.wait_for_selector("#view-timeline")
     assert "aten::empty" in page.inner_text("#selected")
     # What is released in no call leads to the call that is nearest.
     shown(page)
@@ -131,11 +131,11 @@ def test_the_peak_is_told_by_module_op_and_line(opened: Opened) -> None:
         page.click(f"#view-memory >> text={way}")
         assert page.locator("#view-memory .holder").count() > 0
     page.click("#view-memory .holder a >> nth=0")
-    assert page.is_visible("#selected")
+    page.wait_for_selector("#selected")
 
 
 def test_without_allocations_there_is_no_such_view(opened: Opened) -> None:
     page = opened(page_of(load_core(EVENTS[:2])))
     assert page.locator("#tab-memory").count() == 0
     page.keyboard.press("6")
-    assert page.is_visible("#view-overview")
+    page.wait_for_selector("#view-overview")

@@ -115,7 +115,7 @@ def test_from_the_report_to_module_and_line_in_three_clicks(path: Path, opened: 
     page.click("#selected .path >> text=Qwen2Attention_17")
     until(page, "document.querySelector('#selected b').textContent === 'nn.Module: Qwen2Attention_17'")
     page.click("#selected >> text=Flame graph")
-    assert page.is_visible("#view-flame")
+    page.wait_for_selector("#view-flame")
     assert page.locator(".crumbs button").last.inner_text().startswith("Qwen2Attention_17")
     (row,) = (one for one in module_times(core).records() if one["module"] == "Qwen2Attention_17")
     shown_ns = page.evaluate("tracelensGraph.flame.made.total[tracelensGraph.flame.zoomed]")
@@ -229,7 +229,7 @@ def test_tables_sort_filter_choose_and_copy(path: Path, opened: Opened) -> None:
     page.click('[data-table="kernel_summary"]')
     page.fill("#view-tables input[type=search]", "")
     page.click("#view-tables tbody a >> nth=0")
-    assert page.is_visible("#selected")
+    page.wait_for_selector("#selected")
 
 
 def test_hostile_names_are_text_in_every_view(opened: Opened) -> None:
@@ -308,7 +308,7 @@ def test_absurd_times_are_drawn(opened: Opened) -> None:
 
 def test_a_link_selects_a_node_and_a_view(opened: Opened) -> None:
     page = opened(page_of(load_core(small_trace())), hash="#view=flame&uid=9")
-    assert page.is_visible("#view-flame")
+    page.wait_for_selector("#view-flame")
     assert "gemm" in page.inner_text("#selected")
     page.evaluate("location.hash = '#uid=7'")
     until(page, "document.getElementById('selected').textContent.includes('cudaLaunchKernel')")
@@ -320,7 +320,7 @@ def test_a_link_selects_a_node_and_a_view(opened: Opened) -> None:
 @pytest.mark.parametrize("view", ["overview", "timeline", "tables", "memory"])
 def test_a_link_to_a_view_and_a_node_stays_what_it_is(view: str, opened: Opened) -> None:
     page = opened(page_of(load_core(small_trace())), hash=f"#view={view}&uid=9")
-    assert page.is_visible(f"#view-{view}")
+    page.wait_for_selector(f"#view-{view}")
     assert page.evaluate("location.hash") == f"#view={view}&uid=9"
 
 
@@ -338,11 +338,11 @@ def test_enter_leaves_the_search_to_the_keys(opened: Opened) -> None:
     assert [place - places[0] for place in places] == [0, 1, 2, 1]
     assert page.input_value("#search") == "a"
     page.keyboard.press("3")
-    assert page.is_visible("#view-flame")
+    page.wait_for_selector("#view-flame")
     page.focus("#view-flame input[type=search]")
     page.keyboard.press("Escape")
     page.keyboard.press("1")
-    assert page.is_visible("#view-overview")
+    page.wait_for_selector("#view-overview")
 
 
 @parametrize("path", QWEN)
@@ -445,9 +445,9 @@ def test_arrows_go_from_tab_to_tab(opened: Opened) -> None:
     page = opened(page_of(load_core(small_trace())))
     page.focus("#tab-overview")
     page.keyboard.press("ArrowRight")
-    assert page.is_visible("#view-timeline")
+    page.wait_for_selector("#view-timeline")
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowLeft")
-    assert page.is_visible("#view-memory")
+    page.wait_for_selector("#view-memory")
     assert page.evaluate("document.activeElement.id") == "tab-memory"
     assert page.evaluate("[...document.querySelectorAll('[role=tab]')].filter((tab) => tab.tabIndex === 0).length") == 1

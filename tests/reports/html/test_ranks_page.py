@@ -129,7 +129,7 @@ def test_the_late_rank_is_a_click_away_from_its_reasons(opened: Opened) -> None:
     run = simulate(ranks=3, steps=2, layers=1, dataloader_us=9000, dataloader_rank=1)
     traces = TraceSet.of([load_core(one.trace) for one in run.ranks])
     page = opened(ranks_page(Job(traces, whole=traces), "job", ["tracelens-graph ranks job --path"]))
-    assert page.is_visible("text=tracelens-graph ranks job --path")
+    page.wait_for_selector("text=tracelens-graph ranks job --path")
     assert page.locator("#view-overview tbody th").all_inner_texts()[-2:] == ["copying", "idle"]
     page.click("text=show rank 1, and why it is late")
     assert "data loader" in page.inner_text("#selected .why >> nth=0")
@@ -157,7 +157,7 @@ def test_the_slowdown_of_operations_is_a_page_of_its_own(opened: Opened) -> None
 
 def test_a_link_names_a_rank_and_a_collective(text: str, opened: Opened) -> None:
     page = opened(text, hash="#view=step&rank=2&collective=4")
-    assert page.is_visible("#view-step")
+    page.wait_for_selector("#view-step")
     assert page.evaluate("[tracelensGraph.rank, tracelensGraph.collective]") == [2, 4]
     page.evaluate("location.hash = '#collective=999'")
     until(page, "document.getElementById('found').textContent === 'collective 999 is not in the table'")
