@@ -15,7 +15,7 @@ import numpy as np
 
 from tracelens_graph.errors import DamagedBytesError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.details import NO_TEXT, Details, stream_id
+from tracelens_graph.graph.details import NO_TEXT, Details, source_id
 from tracelens_graph.graph.node import Node
 from tracelens_graph.loaders.sources import Source
 from tracelens_graph.loaders.xplane.collect import Index
@@ -88,10 +88,7 @@ class XplaneDetails(Details):
 
     def identity(self) -> str:
         """Hash of the decompressed bytes."""
-        with self._source.open() as stream:
-            found = stream_id(stream)
-        self._source.check_unchanged()
-        return found
+        return source_id(self._source)
 
     def _recorded(self, data: Buffer, begin: int, end: int) -> dict[int, dict[str, Any]]:
         """uid -> statistics of the events in a stretch of uids."""
