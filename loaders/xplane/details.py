@@ -17,6 +17,7 @@ from tracelens_graph.errors import DamagedBytesError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.details import NO_TEXT, Details, source_id
 from tracelens_graph.graph.node import Node
+from tracelens_graph.loaders.kineto.times import origin_ns
 from tracelens_graph.loaders.sources import Source
 from tracelens_graph.loaders.xplane.collect import Index
 from tracelens_graph.loaders.xplane.space import stats_of
@@ -137,15 +138,10 @@ class XplaneDetails(Details):
             "name": _name(kind, name),
             "pid": pid,
             "tid": tid,
-            "ts": (int(c.start_ns[row]) + self._origin) / 1000,
+            "ts": (int(c.start_ns[row]) + origin_ns(self._core)) / 1000,
             "dur": int(c.dur_ns[row]) / 1000,
             "args": args,
         }
-
-    @property
-    def _origin(self) -> int:
-        """Start of the graph's first event, ns from the profile's start."""
-        return self._core.info.start_epoch_ns - int(self._core.info.metadata["baseTimeNanoseconds"])
 
 
 def _name(kind: Kind, name: str) -> str:
