@@ -418,6 +418,13 @@ class Thread(HostThread):
             gpu.ready = launch.start + self.process.rng.randint(2600, 4200)
         return self.process.submit(gpu)
 
+    def compute(self, name: str, *inputs: Any, kernel: Kernel, out: Tensor | tuple[int, ...]) -> Tensor:
+        """Run an operator of one kernel; `out` is the tensor that it writes, or the shape of a new one."""
+        with self.op(name, *inputs) as op:
+            written = out if isinstance(out, Tensor) else self.new(out)
+            self.launch(kernel)
+            return op.gives(written)
+
     # -- memory -------------------------------------------------------------------------------------
 
     def new(self, shape: tuple[int, ...], dtype: str = "c10::BFloat16") -> Tensor:
