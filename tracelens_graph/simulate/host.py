@@ -324,9 +324,7 @@ class Thread(HostThread):
     def module(self, name: str, forward: str) -> Iterator[None]:
         """Call an nn.Module; `forward` is the frame of its forward method."""
         with self.frame(MODULE_PREFIX + name), self.frame("torch/nn/modules/module.py(1791): _call_impl"):
-            options = self.process.options
-            if options.python_overhead_rank in (None, self.process.rank):
-                self.now += round(1000 * options.python_overhead_us)
+            self.now += round(1000 * self.process.options.python_overhead_us)
             with self.frame(forward):
                 yield
 
