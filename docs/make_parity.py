@@ -75,8 +75,8 @@ def _page(known: Sequence[Departure], found: Account, filled: int) -> Iterator[s
         "trace. By default we count these events, in a line of their own. All performance models are used, as by\n"
         "default. Those of JAX are the sheets of `report --layout tracelens`. In that layout, and in\n"
         "`tracelens_graph.compat`, only NCCL, RCCL and `cross_device_reduce` are communication, as in TraceLens.\n"
-        "Everywhere else kernels of all libraries are, such as DeepEP, NVSHMEM and multimem, so `gpu_timeline`, `coll_analysis`,\n"
-        "`unified_perf_summary` and tables of ops differ.\n\n## Departures\n"
+        "Everywhere else kernels of all libraries are, such as DeepEP, NVSHMEM and multimem, so\n"
+        "`gpu_timeline`, `coll_analysis`, `unified_perf_summary` and tables of ops differ.\n\n## Departures\n"
     )
     yield (
         "\nThe departures are listed by cause: the ops, the condition, the columns and tables, the number of cells in\n"
