@@ -34,7 +34,7 @@ def cypher(
 ) -> None:
     """Ask traces in Cypher, without a server: labels, types and properties are those of a Neo4j database.
 
-    Nothing is written. What a statement is about is kept in the user's cache, so that the next one is instant.
+    It writes nothing except to the user's cache, which keeps what a statement needed, so the next one is instant.
 
     Example: tracelens-graph cypher trace.json.gz "MATCH (k:Kernel) RETURN k.short_name, count(*) AS n ORDER BY n DESC"
     """

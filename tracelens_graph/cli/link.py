@@ -51,8 +51,8 @@ def link(
 ) -> None:
     """Follow ops of an execution trace to their kernels in the profiler's trace, and back.
 
-    Shows how the traces join, what single ops were given, called and launched, and for all ops whether their GPU work
-    leads back to them, and why not. chakra is both traces as one, in the JSON form of chakra_trace_link.
+    It shows how the traces join, what single ops were given, called and launched, and for all ops whether their GPU
+    work leads back to them, and if not, why. chakra is both traces as one, in the JSON form of chakra_trace_link.
 
     Example: tracelens-graph link trace.json.gz --et execution-trace.json
 

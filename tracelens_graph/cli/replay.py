@@ -57,9 +57,7 @@ def replay(
     ] = None,
     uid: Annotated[
         str | None,
-        option(
-            metavar="UID", help="All calls with the arguments of this one; of a kernel of the one that launched it."
-        ),
+        option(metavar="UID", help="All calls with the arguments of this one; for a kernel, of its launching op."),
     ] = None,
     top: Annotated[
         int | None,
@@ -88,7 +86,7 @@ def replay(
         bool,
         option(
             "--full",
-            help="With -o: programs that check and restore more, with more options, in place of short ones to read.",
+            help="With -o: longer programs that check and restore more, with more options.",
         ),
     ] = False,
     batch: Annotated[
@@ -129,9 +127,7 @@ def replay(
     ] = False,
     verify: Annotated[
         bool,
-        option(
-            "--verify", help="Run the programs of a folder under the profiler, and hold them against what was traced."
-        ),
+        option("--verify", help="Run the programs of a folder under the profiler, and compare them with the trace."),
     ] = False,
     python: Annotated[
         str | None, option(metavar="FILE", help="With --verify: a Python that has torch; else this one.")
@@ -154,14 +150,14 @@ def replay(
 ) -> None:
     """Make a small program of any operation of a trace, which replays it without the model.
 
-    Arguments are rebuilt from the shapes, types, strides and values that the profiler recorded. A program needs torch
-    alone. One of a profile of JAX computes instructions of XLA, needs JAX alone, and ends with an error if a result
-    has another shape or type than in the trace; --collectives is not for these. Without -o it is listed what can be
-    replayed, what is assumed, and what cannot and why. Tables are replay_signatures and replay_coverage, which is of
-    all GPU time.
+    Arguments are rebuilt from the shapes, types, strides and values that the profiler recorded. A program needs only
+    torch. For a profile of JAX, a program computes instructions of XLA, needs only JAX, and ends with an error if a
+    result has another shape or type than in the trace; there are no programs of collectives. Without -o, the command
+    lists what can be replayed, what is assumed, and what cannot and why. Tables are replay_signatures, and
+    replay_coverage for all GPU time.
 
-    Programs print their times, and write them with --json. --compare puts those of several devices side by side: by
-    operation (replay_results), and in sum as often as the trace calls them (replay_devices).
+    Programs print their times, and write them with --json. --compare shows the times of several devices side by side:
+    by operation (replay_results), and in sum as often as the trace calls them (replay_devices).
 
     Example: tracelens-graph replay trace.json.gz --top 5
 
