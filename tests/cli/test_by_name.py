@@ -247,7 +247,7 @@ def baseline(request: pytest.FixtureRequest, run: Run, traces: tuple[Path, Path]
     path: Path = kept[request.param]
     how: dict[str, list[Any]] = {
         "trace": ["info", traces[0]], "graph": ["save", traces[0], "-o", path],
-        "json": ["report", traces[0], "--json", path], "csv": ["report", traces[0], "--csv", path],
+        "json": ["report", traces[0], "-o", path], "csv": ["report", traces[0], "--csv", path],
     }  # fmt: skip
     assert run(*how[request.param])[0] == 0
     return path
@@ -278,7 +278,7 @@ def test_every_form_of_a_baseline_tells_the_same(run: Run, traces: tuple[Path, P
 
 def test_a_comment_tells_the_change(run: Run, traces: tuple[Path, Path], baseline: Path, tmp_path: Path) -> None:
     comment = tmp_path / "c.md"
-    code, out, err = run("report", traces[1], "--against", baseline, "--markdown", comment)
+    code, out, err = run("report", traces[1], "--against", baseline, "-o", comment)
     assert (code, err) == (0, "")
     assert out == f"wrote {comment}\n"
     page = read(comment.read_text())
@@ -291,9 +291,7 @@ def test_a_comment_tells_the_change(run: Run, traces: tuple[Path, Path], baselin
 
 
 def test_files_and_tables_beside_a_baseline(run: Run, traces: tuple[Path, Path], tmp_path: Path) -> None:
-    code, out, _ = run(
-        "report", traces[1], "--against", traces[0], "--csv", tmp_path / "t", "--json", tmp_path / "r.json"
-    )
+    code, out, _ = run("report", traces[1], "--against", traces[0], "--csv", tmp_path / "t", "-o", tmp_path / "r.json")
     assert code == 0
     title, total, *_ = out.splitlines()[2:]
     assert (title, total.split()) == (
@@ -343,6 +341,6 @@ def test_what_does_not_go(
 
 def test_the_baseline_is_never_overwritten(run: Run, traces: tuple[Path, Path], tmp_path: Path) -> None:
     base = tmp_path / "b.json"
-    assert run("report", traces[0], "--json", base)[0] == 0
-    code, _, err = run("report", traces[1], "--against", base, "--json", base, "--force")
+    assert run("report", traces[0], "-o", base)[0] == 0
+    code, _, err = run("report", traces[1], "--against", base, "-o", base, "--force")
     assert (code, err) == (1, f"error: {base}: is what the command reads; name another file\n")

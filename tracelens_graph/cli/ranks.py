@@ -63,7 +63,7 @@ def ranks(
     top: Top = None,
     outputs: Annotated[
         Outputs,
-        Writes("html", *sorted(PICTURES), "xlsx", "json", "md", "csv", folder=True, old=("json", "md", "html", "xlsx")),
+        Writes("html", *sorted(PICTURES), "xlsx", "json", "md", "csv", folder=True),
     ],
     layout: LayoutOption = Layout.own,
     lenient: Annotated[

@@ -124,7 +124,7 @@ def report(
     table: TableNames = None,
     outputs: Annotated[
         Outputs,
-        Writes("html", "md", "json", "xlsx", "csv", folder=True, old=("xlsx", "json", "md", "html")),
+        Writes("html", "md", "json", "xlsx", "csv", folder=True),
     ],
     layout: LayoutOption = Layout.own,
     fail_if: FailIf = None,

@@ -72,7 +72,7 @@ def modules(
     Example: tracelens-graph modules trace.json.gz --by class --depth 3 --sort time
     """
     added = extension_of(extension)
-    core = load(trace)
+    core = load(trace, wants_gpu=True)
     from tracelens_graph.analyses.places import modules as analysis
 
     table = analysis.modules(window.of(core, added), by.value, depth, sort.value, linked_only, min_percent)
