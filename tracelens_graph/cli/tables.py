@@ -116,10 +116,7 @@ def tensor(
 
 
 def info(
-    trace: Trace,
-    *,
-    table: TableName = None,
-    outputs: Annotated[Outputs, Writes("json", "md", "xlsx", "table", "csv")],
+    trace: Trace, *, table: TableName = None, outputs: Annotated[Outputs, Writes("json", "md", "xlsx", "table", "csv")]
 ) -> None:
     """Show what a trace holds, what is odd about it, and what was not recorded.
 
