@@ -26,7 +26,7 @@ def cypher(
     *,
     param: Parameters = None,
     run: Annotated[
-        str, option(metavar="NAME", help="Run of which the traces are ranks. Default: each is a run of its own.")
+        str, option(metavar="NAME", help="Make the traces ranks of this run. Default: each is a run of its own.")
     ] = "",
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Give up after this time.")] = 60.0,
     top: Top = None,

@@ -78,7 +78,7 @@ class Wanted:
 def wanted(
     traces: Traces,
     run: Annotated[
-        str, option(metavar="NAME", help="Run of which the traces are ranks. Default: each is a run of its own.")
+        str, option(metavar="NAME", help="Make the traces ranks of this run. Default: each is a run of its own.")
     ] = "",
     name: Annotated[
         str,
