@@ -527,7 +527,9 @@ def _members(*classes: type) -> Iterator[str]:
     found: dict[str, Any] = {}
     for cls in classes:
         found = {
-            name: member for name, member in vars(cls).items() if name[0] != "_" and inspect.getdoc(member)
+            name: member
+            for name, member in vars(cls).items()
+            if name[0] != "_" and inspect.getdoc(member) not in (None, inspect.getdoc(type(member)))
         } | found
     shown = (
         (_c(f"{name}()" if inspect.isfunction(found[name]) else name), _first_line(found[name]))

@@ -189,9 +189,10 @@ def _write_tracks(core: Core, others: Others | None, file: BinaryIO) -> tuple[st
         file: where to.
     """
     from tracelens_graph.graph.window import whole_window
+    from tracelens_graph.loaders.kineto.times import origin_ns
     from tracelens_graph.output.files import GENERATOR
     from tracelens_graph.reports.tracks import counters, track_entries, tracks
-    from tracelens_graph.stores.cut import entries, origin_ns, whole, write_entries
+    from tracelens_graph.stores.cut import entries, whole, write_entries
     from tracelens_graph.tables.terminal import progress_on_terminal
 
     with progress_on_terminal("copying") as progress:

@@ -79,7 +79,7 @@ def modules(
     if outputs.to_screen:
         from tracelens_graph.reports.module_text import module_text
 
-        print_lines(module_text(table, *screen(), core.framework.module_prefix))
+        print_lines(module_text(table, *screen(), core.framework))
     shown = Shown(table, hints=Call(trace, window, extension or []).to_open)
     outputs.write(shown, TABLE)
 
