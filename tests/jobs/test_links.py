@@ -264,10 +264,9 @@ def test_what_a_slow_pair_adds_counts_the_rings_that_it_bounds(tmp_path: Path) -
     assert found.rings[0].factor == pytest.approx(10, rel=0.1)
 
 
-def test_of_two_slow_pairs_of_a_ring_none_is_edited_alone(tmp_path: Path) -> None:
+def test_two_slow_pairs_of_a_ring_bound_it_together(tmp_path: Path) -> None:
     ranks = ranks_of(Job(**RING | {"ranks": 6}, share=both(way(1, 2, 0.1), way(4, 5, 0.1))), tmp_path)
     assert [bool(one.rings) for one in ranks.slow_links] == [True, True]
-    assert not ranks.link_edit
     both_ways = tlg.what_if(tlg.load_set(str(tmp_path)), bandwidth={"1->2": 10.0, "4->5": 10.0})
     alone = tlg.what_if(tlg.load_set(str(tmp_path)), bandwidth={"1->2": 10.0})
     assert both_ways.saved_ns > 3 * alone.saved_ns

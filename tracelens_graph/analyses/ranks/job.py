@@ -45,7 +45,7 @@ TABLES = (
 LATE_TABLES = ("culprits", "late_ranks", "late_arrivals", "slowdown")
 """Tables that need whole graphs."""
 
-LEAST_PERCENT = 0.5
+LEAST_PERCENT = 0.1
 """A change of a link that saves less of the recording is not suggested."""
 NOTICEABLE_PERCENT = 5.0
 """Communication that nothing hides is worth a line from this share of a step on."""
