@@ -35,6 +35,10 @@ IN_PAGES = {
     r"so (?:is|are|does|do) (?:what|those)": "name the subject",
     r"not found are": "... are missed",
     r"nothing of an? \w+": "no ...",
+    r"in its stead": "instead",
+    r"(?:is|are) said": "a line says",
+    r"stands? behind": "comes after",
+    r"takes? the place of all": "replaces everything",
 }
 """The same, in pages alone: other sentences of the program still have these."""
 

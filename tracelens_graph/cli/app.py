@@ -373,8 +373,8 @@ def options(
         option(
             "--capture",
             metavar="FOLDER|FILE",
-            help="Captures of the graphs that the trace replays: its kernels get their ops, shapes and modules; may be "
-            "given again.",
+            help="Captures of the graphs that the trace replays, which give its kernels ops, shapes and modules; may "
+            "be given again.",
         ),
     ] = None,
     identify: Annotated[
@@ -390,8 +390,8 @@ def options(
         option(
             "--like",
             metavar="OTHER",
-            help="Identify replayed kernels as in another trace of the model, which knows ops: eager, of another "
-            "platform or batch size, or a capture.",
+            help="Identify replayed kernels as in another trace of the model that has ops: eager, of another platform "
+            "or batch size, or a capture.",
         ),
     ] = None,
     memory: Annotated[
@@ -414,7 +414,7 @@ def options(
 
     Without a command, `tracelens-graph TRACE` is `tracelens-graph report TRACE`.
 
-    --cache, --force, --capture, --identify, --like, --memory, --generic and --debug may stand behind the command, too.
+    --cache, --force, --capture, --identify, --like, --memory, --generic and --debug may also come after the command.
     """
     if generic:  # other processes read traces, too
         os.environ[GENERIC] = "1"

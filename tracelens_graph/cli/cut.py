@@ -43,11 +43,9 @@ def cut(
     ] = None,
     around: Annotated[
         str | None,
-        option(metavar="TIME", help="How much before and after it: 5ms, 200us. Default: 1ms; iterations alone."),
+        option(metavar="TIME", help="Time before and after it: 5ms, 200us. Default: 1ms; for iterations none."),
     ] = None,
-    from_: Annotated[
-        str | None, option("--from", metavar="TIME", help="From this time on, that of Perfetto UI.")
-    ] = None,
+    from_: Annotated[str | None, option("--from", metavar="TIME", help="From this time of Perfetto UI on.")] = None,
     to: Annotated[str | None, option("--to", metavar="TIME", help="Up to this time.")] = None,
 ) -> None:
     """Cut a piece out of a trace, as a small trace that Perfetto UI opens.

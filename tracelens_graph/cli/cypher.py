@@ -26,9 +26,9 @@ def cypher(
     *,
     param: Parameters = None,
     run: Annotated[
-        str, option(metavar="NAME", help="Run that the traces are the ranks of; else each is its own.")
+        str, option(metavar="NAME", help="Make the traces ranks of this run. Default: each is a run of its own.")
     ] = "",
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="When it is given up.")] = 60.0,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Give up after this time.")] = 60.0,
     top: Top = None,
     outputs: OneTable,
 ) -> None:

@@ -102,7 +102,7 @@ def diff(
     folder of CSV tables takes the place of a trace. --table NAME prints one of the tables.
 
     --within compares the layers or steps of one trace, or the ranks of a job, with each other. With --layout tracelens
-    and --csv, files are those of TraceLens's TraceDiff, for whole traces as there; with --by-name, those of its
+    and --csv, files are those of TraceLens's TraceDiff, for whole traces; with --by-name, those of its
     compare_perf_reports.
 
     For snapshots of CUDA memory, it shows what grew: --table memory_at_end.

@@ -38,8 +38,8 @@ def link(
         list[str] | None,
         option(
             metavar="ID|NAME",
-            help="All of this op: id of its node, or its name, for the most expensive of that name; may be given "
-            "again. Default: the most expensive of each of the most expensive kinds of ops.",
+            help="Show everything about this op: the id of its node, or a name for its most expensive op; may be given "
+            "again. Default: the most expensive op of each of the most expensive kinds.",
         ),
     ] = None,
     table: TableName = None,

@@ -51,7 +51,7 @@ def ranks(
         list[str] | None,
         option(
             metavar="CHANGE",
-            help="How long it would be with repair=RANK (its number or name, 4,5 for two, stage2, host0, all), "
+            help="Show how long it would take with repair=RANK (its number or name, 4,5 for two, stage2, host0, all), "
             "scale=KERNELS:0.5, remove=FUNCTION (of the host), bandwidth=GROUP:2, overlap=COLLECTIVE, "
             "collectives=2 (twice as fast), allreduce=2 or op:aten::mm=2; may be given again.",
         ),
@@ -219,7 +219,7 @@ def _job(
     traces = ranks_in(load_set(files, scheduler=scheduler, leaves=None if is_theirs else reads))
     if len(traces) < 2:
         raise AnalysisError(
-            f"{files[0]}: one trace alone; ranks are compared with one another, so name all of a job"
+            f"{traces[0].info.source}: one trace alone; ranks are compared with one another, so name all of a job"
             "; --path shows the critical path of one, --what-if what a change of it would save"
         )
     if is_theirs:

@@ -64,12 +64,12 @@ def replay(
         option(
             metavar="N",
             min=0,
-            help=f"The first N operations and argument sets: with -o of those that can be replayed, with --gemms of "
-            f"products; 0 for all. Without it {ROWS}, with --op, --uid or --gemms all.",
+            help=f"The first N operations and argument sets (with -o, of those that can be replayed; with --gemms, of "
+            f"products); 0 for all. Default: {ROWS}; all with --op, --uid or --gemms.",
         ),
     ] = None,
     by: Annotated[
-        By, typer.Option(help="Which come first: those with the most GPU time, or with the most time above the roof.")
+        By, typer.Option(help="Order: first those with the most GPU time, or with the most time above the roof.")
     ] = By.gpu_time,
     output: Annotated[
         Path | None,
@@ -102,8 +102,8 @@ def replay(
         list[str] | None,
         option(
             metavar="SIZE=N,N...",
-            help="With -o: programs of the first operation at other sizes: batch=1,2,4,8; 4096=1024,2048, wherever "
-            "that size stands; query.0,key.0=1,2, the first sizes of these arguments.",
+            help="With -o: programs of the first operation at other sizes: batch=1,2,4,8; 4096=1024,2048 for every "
+            "dimension of that size; query.0,key.0=1,2 for the first dimensions of these arguments.",
         ),
     ] = None,
     gemms: Annotated[

@@ -67,9 +67,9 @@ def _contents(
         list[Added] | None,
         option(
             "--add",
-            help="Of an op which kernels run beside it on other streams, its first call with these arguments, modules "
-            "around it and the function that calls it; rows by module, or by number of kernels; what kernels do by "
-            "their names. May be given again.",
+            help="Add to ops the kernels beside them on other streams, the first call with these arguments, or the "
+            "modules around them and the calling function; rows by module or by number of kernels; categories of "
+            "kernels by name. May be given again.",
         ),
     ] = None,
     no_models: Annotated[

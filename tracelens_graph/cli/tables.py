@@ -64,7 +64,7 @@ def modules(
     outputs: Annotated[Outputs, Writes(*TABLE, screen="text")],
     window: Window,
 ) -> None:
-    """Draw the tree of nn.Modules, of JAX of named scopes, with the GPU time of each, and what lies in none.
+    """Draw the tree of nn.Modules (JAX: named scopes) with the GPU time of each, and of work outside of them.
 
     A module's time is exactly the sum of the modules in it and "Non-nn.Module GPU Ops". Backward work is charged to the
     module of its forward op. The trace needs Python stacks (with_stack=True); in JAX, named scopes are modules.
@@ -97,7 +97,7 @@ def tensor(
     et: ExecutionTraceFile = None,
     outputs: OneTable,
 ) -> None:
-    """Show the life of a tensor or a storage: made by whom, viewed, read and written by whom, with kernels and times.
+    """Show the life of a tensor or storage: who made, viewed, read and wrote it, with kernels and times.
 
     Ids of tensors are reused when memory is free; if several tensors had this id, they are listed. TRACE may be an
     execution trace itself; then there are no times.

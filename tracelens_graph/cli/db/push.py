@@ -78,15 +78,15 @@ class Wanted:
 def wanted(
     traces: Traces,
     run: Annotated[
-        str, option(metavar="NAME", help="Run that the traces are the ranks of; else each is its own.")
+        str, option(metavar="NAME", help="Make the traces ranks of this run. Default: each is a run of its own.")
     ] = "",
     name: Annotated[
         str,
         option(
             "--as",
             metavar="NAME",
-            help="Name of the trace, unique in its run; else that of its file, with folders as far as files are called "
-            "alike.",
+            help="Name of the trace, unique in its run. Default: that of its file, with folders if files have the same "
+            "name.",
         ),
     ] = "",
     label: Annotated[
@@ -283,7 +283,7 @@ def push_diff(
     *,
     run: Annotated[str, option(metavar="NAME", help="Run of those that are not there yet; else each is its own.")] = "",
     names: Annotated[
-        str | None, option(metavar="A,B", help="What to call them in that run; else by file or folder.")
+        str | None, option(metavar="A,B", help="Names of the traces in that run. Default: by file or folder.")
     ] = None,
     replace: Annotated[
         bool, option("--replace", help="If the two are already compared, drop that and compare them anew.")
