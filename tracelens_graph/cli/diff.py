@@ -53,7 +53,9 @@ def diff(
     *,
     by_name: Annotated[
         bool,
-        typer.Option("--by-name", help="Join the tables of their reports by the names of rows, align no call trees."),
+        typer.Option(
+            "--by-name", help="Join the tables of their reports by the names of rows, instead of aligning call trees."
+        ),
     ] = False,
     table: TableName = None,
     linked_only: LinkedOnly = False,

@@ -80,7 +80,7 @@ def export(
         option(metavar="N", help="Only this rank of several traces, with what the others show of its waits."),
     ] = None,
 ) -> None:
-    """Write the graph, or what is known of its GPU time, for other programs.
+    """Write the graph, or its GPU time, for other programs.
 
     graphml, parquet and csv hold the graph, its nodes and edges with all their properties. GraphML is one file. Parquet
     and CSV are two: from trace.csv they are trace-nodes.csv and trace-edges.csv; with -f, FILE is a folder for them.

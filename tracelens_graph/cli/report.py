@@ -107,7 +107,7 @@ def report(
         option(
             metavar="COLUMN",
             autocompletion=completing.columns,
-            help="Print tables, those with this column sorted by it.",
+            help="Print tables, sorted by this column if they have it.",
         ),
     ] = None,
     everything: Annotated[bool, option("--all", help="Print all tables, not the first screen.")] = False,

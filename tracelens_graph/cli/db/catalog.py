@@ -57,7 +57,7 @@ def pull(
     *,
     outputs: Annotated[Outputs, Writes("tlg", needed=True)],
 ) -> None:
-    """Pull the graph of a trace out of the database, into a file that every command takes in place of a trace.
+    """Pull the graph of a trace out of the database, into a file that every command takes like a trace.
 
     Example: tracelens-graph db pull llama-70b/rank0 -o rank0.tlg
     """
