@@ -395,11 +395,15 @@ def _coarse(lanes: list[Lane], span: int) -> tuple[list[Lane], int]:
     finest, found = 0, lanes
     while sum(len(getattr(lane, bar)[0]) for lane in found for bar in _BARS) > MOST_BARS:
         finest = max(2 * finest, span // _FINEST, 1)
-        found = [replace(one, **{bar: _closed(getattr(one, bar), finest) for bar in _BARS}) for one in lanes]
+        found = [_closed(one, finest) for one in lanes]
     return found, finest
 
 
-def _closed(intervals: Intervals, finest: int) -> Intervals:
-    """Intervals without the gaps that are shorter."""
-    start, stop = merge(intervals[0], intervals[1] + finest)
-    return start, stop - finest
+def _closed(lane: Lane, finest: int) -> Lane:
+    """A lane without gaps that are shorter."""
+    bars: dict[str, Any] = {}
+    for bar in _BARS:
+        start, stop = getattr(lane, bar)
+        start, stop = merge(start, stop + finest)
+        bars[bar] = start, stop - finest
+    return replace(lane, **bars)
