@@ -12,9 +12,10 @@ from tracelens_graph.analyses.diagnosis.account import PARTS, account_of
 from tracelens_graph.analyses.diagnosis.families import fitting
 from tracelens_graph.analyses.diagnosis.finding import ADVICE, percent
 from tracelens_graph.analyses.diagnosis.headline import capture, other_accelerator, too_little
+from tracelens_graph.analyses.diagnosis.verdict import whole_note
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.rules import RULES
-from tracelens_graph.analyses.performance.judged_ops import device_of
+from tracelens_graph.analyses.performance.judged_ops import device_notes, device_of
 from tracelens_graph.analyses.performance.roofline_points import BELOW_ROOF
 from tracelens_graph.analyses.shared.call_stacks import module_stacks
 from tracelens_graph.graph.core import Core
@@ -135,8 +136,9 @@ def _notes(w: Window, arch: Architecture | None) -> Iterator[str]:
     yield "rows may overlap: time that two of them could win is won once"
     if few := too_little(account_of(w)):
         yield f"{few.text}; waiting for the host is left out"
-    if missing := device_of(w, arch)[1]:
-        yield f"rules that compare with a roof found nothing: {missing}"
+    yield from device_notes(w, arch, "rules that compare with a roof found nothing")
+    if note := whole_note(w):
+        yield note
 
 
 def device_named(arch: Architecture | str | None) -> Architecture | None:
