@@ -21,7 +21,8 @@ from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.diagnosis.account import account_of
 from tracelens_graph.analyses.diagnosis.families import op_advice
 from tracelens_graph.analyses.diagnosis.finding import ADVICE, TOPICS, Finding
-from tracelens_graph.analyses.diagnosis.verdict import steps_alone, verdict
+from tracelens_graph.analyses.diagnosis.outside_steps import steps_alone
+from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.analyses.idle.idle_causes import idle_causes
 from tracelens_graph.analyses.ops.top_ops import top_ops

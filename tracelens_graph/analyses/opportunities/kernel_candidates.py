@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.analyses.diagnosis.finding import percent
-from tracelens_graph.analyses.diagnosis.verdict import whole_note
+from tracelens_graph.analyses.diagnosis.outside_steps import whole_note
 from tracelens_graph.analyses.opportunities.opportunities import device_named, places
 from tracelens_graph.analyses.performance.judged_ops import JudgedOp, device_notes, judged_ops
 from tracelens_graph.analyses.performance.roofline_points import BELOW_ROOF

@@ -12,7 +12,7 @@ from tracelens_graph.analyses.diagnosis.account import PARTS, account_of
 from tracelens_graph.analyses.diagnosis.families import fitting
 from tracelens_graph.analyses.diagnosis.finding import ADVICE, percent
 from tracelens_graph.analyses.diagnosis.headline import capture, other_accelerator, too_little
-from tracelens_graph.analyses.diagnosis.verdict import whole_note
+from tracelens_graph.analyses.diagnosis.outside_steps import whole_note
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.rules import RULES
 from tracelens_graph.analyses.performance.judged_ops import device_notes, device_of
