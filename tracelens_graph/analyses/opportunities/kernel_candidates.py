@@ -72,15 +72,12 @@ def kernel_candidates(g: Core | Window, arch: Architecture | str | None = None, 
     records = [
         {
             **_of_op(one),
-            "percent": percent(1e3 * one.us, total_ns),
-            "module": module,
-            "line": line,
-            "percent_of_roof": one.percent_of_roof,
-            "could_win_ms": None if one.won_ns is None else one.won_ns / 1e6,
+            "percent": percent(1e3 * one.us, total_ns), "module": module, "line": line,
+            "percent_of_roof": one.percent_of_roof, "could_win_ms": None if one.won_ns is None else one.won_ns / 1e6,
             "command": _replay(w, one),
         }
         for one, (module, line) in zip(judged, places(w, [one.uid for one in judged]), strict=True)
-    ]
+    ]  # fmt: skip
     more = len(ops) - len(judged)
     notes = [f"{more:,} more (top=0 gives all)"] if more else []
     notes += [note] if (note := whole_note(w)) else []
@@ -93,16 +90,10 @@ def _of_op(one: JudgedOp) -> dict[str, Any]:
     crossing = {over_the_link([name]) for name in kernels}
     is_mixed = len(crossing) > 1 and one.bound and one.bound != "compute-bound"
     return {
-        "kernel": kernels[0],
-        "op": row["name"],
-        "input_dims": row["Input Dims"],
-        "input_types": row["Input type"],
-        "calls": row["operation_count"],
-        "kernels": len(kernels),
-        "time_ms": one.us / 1e3,
-        "bound": "in part by the link" if is_mixed else one.bound.removesuffix("-bound"),
-        "uid": one.uid,
-    }
+        "kernel": kernels[0], "op": row["name"], "input_dims": row["Input Dims"], "input_types": row["Input type"],
+        "calls": row["operation_count"], "kernels": len(kernels), "time_ms": one.us / 1e3,
+        "bound": "in part by the link" if is_mixed else one.bound.removesuffix("-bound"), "uid": one.uid,
+    }  # fmt: skip
 
 
 def _replay(w: Window, one: JudgedOp) -> str:

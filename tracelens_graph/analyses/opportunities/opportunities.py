@@ -74,27 +74,19 @@ def opportunities(g: Core | Window, arch: Architecture | str | None = None) -> T
     return OPPORTUNITIES.of_records(
         [
             {
-                "id": one.id,
-                "what": f"{one.what}; try: {tried}" if tried else one.what,
-                "module": one.module or module,
-                "line": line,
-                "calls": one.calls,
-                "time_ms": one.ns / 1e6,
-                "could_win_ms": None if one.won_ns is None else one.won_ns / 1e6,
-                "percent": percent(one.ns, whole),
+                "id": one.id, "what": f"{one.what}; try: {tried}" if tried else one.what,
+                "module": one.module or module, "line": line, "calls": one.calls, "time_ms": one.ns / 1e6,
+                "could_win_ms": None if one.won_ns is None else one.won_ns / 1e6, "percent": percent(one.ns, whole),
                 "could_win_percent": None if one.won_ns is None else percent(one.won_ns, whole),
-                "bound": one.evidence.get("bound", ""),
-                "percent_of_roof": one.evidence.get("percent_of_roof"),
-                "mean_percent_of_roof": one.evidence.get("mean_percent_of_roof"),
-                "assumption": one.assumption,
-                "advice": tried,
-                "uid": one.uid,
+                "bound": one.evidence.get("bound", ""), "percent_of_roof": one.evidence.get("percent_of_roof"),
+                "mean_percent_of_roof": one.evidence.get("mean_percent_of_roof"), "assumption": one.assumption,
+                "advice": tried, "uid": one.uid,
             }
             for one, tried, (module, line) in zip(found, advice, places(w, [one.uid for one in found]), strict=True)
         ],
         w.titled("Opportunities"),
         _notes(w, device),
-    )
+    )  # fmt: skip
 
 
 def found_in(w: Window, arch: Architecture | None = None, parts: Collection[str] = PARTS) -> list[Opportunity]:
