@@ -134,10 +134,10 @@ ROW_MEANINGS = {
 
 _QUERIES = """\
 Many tables are *queries*, too: a file of Cypher answers the same question in a database, with the same rows and cells
-(`tracelens-graph db query NAME`, `db.query(NAME)` in Python, or pasted into Neo4j Browser). The tests hold both to each
-other on real traces. What is absent in memory is null there, and only complete traces answer. Parameters are `trace`
-and `step` unless others are named; columns in memory only stand with the reason, but for those that options of reports
-alone fill in. Parameters of many queries and of `ask`, with their defaults:
+(`tracelens-graph db query NAME`, `db.query(NAME)` in Python, or pasted into Neo4j Browser). Values that are absent in
+memory are null there, and only complete traces answer. A query takes `trace` and `step` unless other parameters are
+named. Columns that exist only in memory are listed with the reason, except those that need an option of reports.
+Parameters of many queries and of `ask`, with their defaults (if one is listed twice, the file says which holds):
 
 """
 
@@ -329,18 +329,19 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
     yield _MADE + "# Tables\n\n"
     yield (
         "Every analysis gives a `Table`: `table.columns`, `table.records()`, `table.to_pandas()`. Units and\n"
-        "definitions travel along in `table.about` and in `DataFrame.attrs`; `table.notes` say what is not in it.\n"
-        "Which calls give DataFrames is in [report.md](report.md#tables-and-dataframes).\n\n"
-        "*Busy* time is the length of a union of intervals: work that overlaps counts once. Everything else called\n"
-        "time is a sum or a statistic of durations. Columns of one quantity share a line, and say by their end which\n"
-        "statistic they are; a standard deviation has one degree of freedom less, and is absent for a single value.\n"
-        "A uid is the position of an event in the file's event list.\n\n"
-        "In calls, `g` is what `tlg.load(TRACE)` gives; a window of it (`g.window(step=3)`) does as well, see\n"
-        "[windows-and-steps.md](windows-and-steps.md). `ranks` is what `tlg.load_set(FOLDER)` gives, `linked` what\n"
-        "`tlg.load(TRACE, et=ET)` does: see [linkage.md](linkage.md); `programs` is a folder that `replay -o` wrote,\n"
-        "`a` and `b` are results of its programs: see [replay.md](replay.md); `profile` is a profile of JAX, see\n"
-        "[jax.md](jax.md). *With* names the option of\n"
+        "definitions are in `table.about` and `DataFrame.attrs`; `table.notes` say what a table leaves out.\n"
+        "[report.md](report.md#tables-and-dataframes) lists the calls that give DataFrames.\n\n"
+        "*Busy* time is the length of a union of intervals: work that overlaps counts once. Any other time\n"
+        "is a sum or a statistic of durations. Columns of one quantity share a line, and end in the name of their\n"
+        "statistic; a standard deviation has one degree of freedom less, and is absent for a single value.\n"
+        "A uid is the position of an event in the file's event list. *With* names the option of\n"
         "`tracelens-graph report` that adds a column, in Python a field of `tlg.ReportOptions`.\n\n"
+        "Names in calls:\n\n"
+        "* `g`: `tlg.load(TRACE)`, or a [window](windows-and-steps.md) of it (`g.window(step=3)`)\n"
+        "* `ranks`: `tlg.load_set(FOLDER)`\n"
+        "* `linked`: `tlg.load(TRACE, et=ET)`, see [linkage.md](linkage.md)\n"
+        "* `programs`: a folder that `replay -o` wrote; `a`, `b`: results of its programs, see [replay.md](replay.md)\n"
+        "* `profile`: a profile of [JAX](jax.md)\n\n"
     )
     yield _QUERIES + listed(common()) + "\n"
     questions = {name: home for name, home in HOMES.items() if home.is_question and name in declared}
@@ -355,8 +356,8 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
         "\n## In a report\n\n"
         "`tracelens-graph report TRACE --table NAME` prints one. `g.tables` has all of these as DataFrames,\n"
         "`tlg.report_tables(g, tlg.ReportOptions(...))` as Tables; most are functions, such as `tlg.gpu_timeline(g)`.\n"
-        "Those of short kernels are in a report with `--short-kernels`, `programs` is in that of a\n"
-        f"profile of JAX, {', '.join(map(_c, by_name))} only by name.\n"
+        "A report has the tables of short kernels only with `--short-kernels`, and `programs` only for a\n"
+        f"profile of JAX. These are made only by name: {', '.join(map(_c, by_name))}.\n"
     )
     optional = _optional_columns(g)
     for name in REPORT:
@@ -368,8 +369,8 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
     yield from _table(
         repeats,
         "tables by family",
-        "What calls of one family of operations should cost and what they reached, nested calls too, so that these\n"
-        "tables do not add up. Beside these columns each has `param: ...` for every size. Those there may be: "
+        "What calls of one family of operations should cost and what they reached. Nested calls count, too, so the\n"
+        "times do not add up. Each table also has a column `param: ...` for every size. The tables: "
         f"{families}.",
         "tracelens-graph report TRACE --table GEMM",
         'tlg.report_tables(g)["GEMM"]',
@@ -526,7 +527,9 @@ def _members(*classes: type) -> Iterator[str]:
     found: dict[str, Any] = {}
     for cls in classes:
         found = {
-            name: member for name, member in vars(cls).items() if name[0] != "_" and inspect.getdoc(member)
+            name: member
+            for name, member in vars(cls).items()
+            if name[0] != "_" and inspect.getdoc(member) not in (None, inspect.getdoc(type(member)))
         } | found
     shown = (
         (_c(f"{name}()" if inspect.isfunction(found[name]) else name), _first_line(found[name]))
@@ -562,12 +565,12 @@ def _command_line() -> Iterator[str]:
     root = typer.main.get_command(app)
     yield _MADE + "# Command line\n\n"
     yield from (f"{paragraph}\n\n" for paragraph in _paragraphs(root.help))
-    yield "Exit codes: 0 done, 1 the input or the question is no good (one line on standard error says why), 2 wrong\n"
-    yield "usage, 3 a condition of `--fail-if` is met, 130 interrupted. Results go to standard output, progress and\n"
-    yield "errors to standard error.\n\n"
-    yield "One rule for output: `-o FILE` writes an answer by the suffix of the file, `-f json` (or csv, md, xlsx)\n"
-    yield "prints it. JSON on standard output has what sums up the answer first, and 20,000 bytes at most, unless\n"
-    yield "`--top` or `--all` asks for more; a file holds all. [report-json.md](report-json.md) has the schema.\n\n"
+    yield "Exit codes: 0 done, 1 the trace cannot be read or cannot answer (one line on standard error says why), 2\n"
+    yield "wrong usage, 3 a condition of `--fail-if` holds, 130 interrupted. Results go to standard output,\n"
+    yield "progress and errors to standard error.\n\n"
+    yield "`-o FILE` writes an answer in the format of the file's suffix; `-f json` (or csv, md, xlsx) prints it.\n"
+    yield "JSON on standard output begins with the summary and has at most 20,000 bytes, unless `--top` or `--all`\n"
+    yield "asks for more; a file holds everything. [report-json.md](report-json.md) has the schema.\n\n"
     repeats = Repeats()
     yield from _options(root, repeats)
     yield "\nEvery command also has `--help` or `-h`. `--install-completion` sets up the completion of your shell.\n"

@@ -1,7 +1,7 @@
 // Compiled programs of JAX: which take the time, how often they ran, how many were compiled.
 //
-// A program that several devices run counts an execution for each. Executions are counted by the instructions that each
-// of them runs once: what most of these were run, of several such numbers the largest; at least one.
+// A program that several devices run counts an execution for each. The number of executions is how often most of the
+// instructions ran that run once in each (of several such counts the largest, and at least one).
 //
 // Parameters:
 //   trace: run/name, name or id of a trace; null for the one that was pushed last
@@ -11,16 +11,16 @@
 //   program: name of the program
 //   gpu_ms: sum of the durations of the GPU events that are charged to its instructions, ms
 //   percent: share of the sum over all GPU events, %
-//   host_ms: sum of the durations of its instructions on the host, without those in others: launching, on a CPU computing, ms
+//   host_ms: sum of the durations of its outermost instructions on the host: launching, or on a CPU computing, ms
 //   executions: executions, each device's for itself
-//   compiled: how often it was compiled: numbers by which the profile names it
+//   compiled: how often it was compiled, by its numbers in the profile
 //   versions: programs of this name that ran; several where it was compiled for other shapes or constants
 //   instructions: number of its instructions, those in bodies of fusions and loops included
 //   devices: devices that it was compiled for
 //   shapes: types and dims of its parameters and results, equal ones once with their number
 //   fingerprint: hash of its instructions, their shapes and configuration; equal in all profiles
 //   numbers: by which the profile names it
-//   xla_flops: operations of an execution but for transcendental ones, as XLA's own analysis counts them
+//   xla_flops: operations of an execution without transcendental ones, as XLA's own analysis counts them
 //   xla_transcendentals: transcendental operations of an execution, by XLA's analysis
 //   xla_bytes: traffic of an execution to and from memory, by XLA's analysis, B
 WITH {trace: null, step: null} AS p

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 KERNEL_CANDIDATES = TableSchema(
     "kernel_candidates",
-    "Which kernels are worth work: those first where most could be won, then those with the most time.",
+    "Which kernels are worth work, sorted by the time that could be won, then by time.",
     {
         "kernel": Column.key("the kernel with the most time in these calls", "kernel"),
         "op": Column.key("op that the work is given to", "op"),
@@ -42,11 +42,11 @@ KERNEL_CANDIDATES = TableSchema(
             "bound",
         ),
         "percent_of_roof": BELOW_ROOF["percent_of_roof"],
-        "could_win_ms": Column.total("the time less that at the roof; absent without a roof", "ms", "could win ms"),
+        "could_win_ms": Column.total("the time less the time at the roof; absent without a roof", "ms", "could win ms"),
         "uid": BELOW_ROOF["uid"],
         "command": Column(
-            "writes a program that runs these calls alone, of operations of PyTorch and instructions; `ask` leaves out "
-            "those that would write none",
+            "writes a program that runs only these calls (operations of PyTorch, and instructions); `ask` leaves out "
+            "commands that would write none",
             heading=None,
         ),
     },

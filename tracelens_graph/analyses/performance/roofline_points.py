@@ -187,7 +187,7 @@ def _bound(row: Mapping[str, Any]) -> str:
 
 BELOW_ROOF = TableSchema(
     "below_roof",
-    "Which operations are far below the roof: those first where most could be won.",
+    "Which operations are far below the roof, sorted by the time that could be won.",
     {
         "op": Column.key("op that the work is given to", "op"),
         "input_dims": ARGUMENTS["Input Dims"],
@@ -203,7 +203,7 @@ BELOW_ROOF = TableSchema(
             drop_priority=0,
         ),
         "flops_per_byte": Column("operations per byte moved", "FLOP/B", heading="FLOP/B", drop_priority=2),
-        "could_be_won_ms": Column.total("the time less that at the roof, each call's own", "ms", "could be won ms"),
+        "could_be_won_ms": Column.total("the time less the time at the roof, call by call", "ms", "could be won ms"),
         "uid": Column.instance("uid of the first call"),
     },
     counts="call",
