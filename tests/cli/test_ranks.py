@@ -138,6 +138,21 @@ def test_one_trace_is_no_job(run: Run, job: Path) -> None:
     assert "one trace alone" in err
 
 
+def test_the_trace_that_is_left_is_named(run: Run, job: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("hello")
+    (tmp_path / "rank0.json.gz").write_bytes((job / "rank0.json.gz").read_bytes())
+    assert f"error: {tmp_path / 'rank0.json.gz'}: one trace alone" in run("ranks", tmp_path)[2]
+
+
+def test_files_of_one_rank_are_told(run: Run, job: Path, tmp_path: Path) -> None:
+    for file in job.glob("*.json*"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "zz.json.gz").write_bytes((job / "rank1.json.gz").read_bytes())
+    code, out, _ = run("ranks", tmp_path, env={"COLUMNS": "200"})
+    assert code == 0
+    assert "rank1 and zz are both rank 1" in out
+
+
 @pytest.mark.parametrize("whole", [0, 3])
 def test_broken_files_end_reports_and_ranks_alike(run: Run, job: Path, tmp_path: Path, whole: int) -> None:
     """One has no event left, one is cut before its GPU events, one is not a trace."""

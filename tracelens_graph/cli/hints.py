@@ -376,12 +376,9 @@ class Asked:
 
     def _link(self, job: Job) -> list[str]:
         """What the slow links with most excess would save, as fast as the others."""
-        if not job.slow_links or not any(rank.has_gpu_work for rank in job.matched.ranks):
+        if not any(rank.has_gpu_work for rank in job.matched.ranks) or not job.link_edit:
             return []
-        from tracelens_graph.analyses.critical_path.transfer_latency import bandwidth_factor
-
-        slow = job.slow_links[0]
-        return [self.next("--what-if", f"bandwidth={slow.edit}:{bandwidth_factor(slow.links[0]):.2g}")]
+        return [self.next("--what-if", f"bandwidth={job.link_edit}")]
 
     def _repair(self, job: Job) -> list[str]:
         if not (late := [called(job.matched.ranks, place) for place in job.repairable]):

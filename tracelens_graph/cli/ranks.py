@@ -223,7 +223,7 @@ def _job(
     traces = ranks_in(load_set(files, scheduler=scheduler, leaves=None if is_theirs else reads))
     if len(traces) < 2:
         raise AnalysisError(
-            f"{files[0]}: one trace alone; ranks are compared with one another, so name all of a job"
+            f"{traces[0].info.source}: one trace alone; ranks are compared with one another, so name all of a job"
             "; --path shows the critical path of one, --what-if what a change of it would save"
         )
     if is_theirs:
