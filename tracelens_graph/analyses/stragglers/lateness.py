@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
-from tracelens_graph.analyses.ranks.figures import NOISE, Figures, held_up_by, later_by
+from tracelens_graph.analyses.ranks.figures import Figures, held_up_by, later_by
 from tracelens_graph.analyses.ranks.link_delays import LinkDelays
 from tracelens_graph.analyses.ranks.matched_collectives import ALONE, NO_PARTNER, MatchedCollectives
 from tracelens_graph.analyses.ranks.matching_notes import notes_on_matching
@@ -112,8 +112,10 @@ def lateness(
     held_up = held_up_by(m, later_by(m, m.start_ns - delay_ns)) if delays is None or unknown else delays.held_up_ns
     if sound is not None:
         found = sound.excesses
-    elif arrivals is None:
-        found = _without_reasons(figures, held_up)
+    elif arrivals is None:  # who comes last may have waited for others before: nobody is called late
+        last = _comes_last(figures, held_up)
+        late = m.ranks[next(iter(last))].name if last else None
+        return Lateness((), late, (*(last.values() or [_nobody(figures, held_up, sound)]), *missing, *files))
     else:
         always = _nearly_always_last(m, held_up) if len(m.ranks) > 2 else -1
         least = figures.chance_ns * np.where(np.arange(len(m.ranks))[:, None] == always, 1, UNPROVEN)
@@ -123,11 +125,7 @@ def lateness(
     if not culprits:
         return Lateness((), None, (_nobody(figures, held_up, sound), *notes))
     worst = max(culprits[0].places, key=lambda place: sum(one.ns for one in found if one.place == place))
-    if sound is None and arrivals is None:  # who comes last may have waited for others before: nobody is called late
-        lines = [f"comes last: {one.who}, {one.what}; `ranks` shows who is late by itself" for one in culprits]
-    else:
-        lines = [f"late: {one.text}" for one in culprits]
-    return Lateness(culprits, m.ranks[worst].name, (*lines, *notes))
+    return Lateness(culprits, m.ranks[worst].name, (*(f"late: {one.text}" for one in culprits), *notes))
 
 
 # --- what counts -----------------------------------------------------------------------------------------------------
@@ -180,20 +178,19 @@ def _words(of_rank: Mapping[str, float]) -> dict[str, str]:
     return {reason: word for reason, word in words.items() if us[word] >= least and word in (most, *_KNOWN)}
 
 
-def _without_reasons(figures: Figures, by: tuple[np.ndarray, Ns]) -> list[Excess]:
-    """Delays by the ranks that came last, of those with most; nothing if most ranks have as much."""
+def _comes_last(figures: Figures, by: tuple[np.ndarray, Ns]) -> dict[int, str]:
+    """Place of a rank that comes last with much delay, the most first -> how often; none if most ranks do."""
     last, later = by
     held_up = sum_by_group(last[last >= 0], later[last >= 0], len(figures.matched.ranks))
-    worst = np.flatnonzero(2 * held_up >= held_up.max())
-    if 2 * len(worst) > len(held_up):
-        return []
-    found = []
-    for place in worst.tolist():
-        own = later[last == place]
-        most = shown_ms(int(own.max(initial=0)))
-        what = f"last to {len(own):,} of {len(last):,} collectives, up to {most} after the median rank"
-        found.append(Excess(place, None, UNKNOWN, what, int(held_up[place])))
-    return found
+    least = min(LEAST_PERCENT / 100, LEAST_OF_A_STEP / max(len(_steps(figures)), 1)) * figures.mean_span_ns
+    worst = np.flatnonzero((2 * held_up >= held_up.max()) & (held_up >= least))
+    worst = worst[np.argsort(-held_up[worst], kind="stable")][: (len(held_up) // 2) * (2 * len(worst) <= len(held_up))]
+    return {
+        place: f"comes last: {figures.names.ranks([place])}, last to {(last == place).sum():,} of {len(last):,} "
+        f"collectives, up to {shown_ms(int(later[last == place].max(initial=0)))} after the median rank; `ranks` shows "
+        "who is late by itself"
+        for place in worst.tolist()
+    }
 
 
 def _before(figures: Figures, arrivals: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -292,10 +289,7 @@ class _Cause:
 def _grouped(figures: Figures, found: Sequence[Excess], sound: Sound | None) -> Iterable[Culprit]:
     """Culprits: late ranks with one cause."""
     steps, shared = _steps(figures), teams(figures) if found else []
-    for (reason, what), lates in _by_cause(found).items():
-        late = _more_than_usual(lates, len(figures.matched.ranks)) if sound is None and reason in GPU_REASONS else lates
-        if not late:
-            continue
+    for (reason, what), late in _by_cause(found).items():
         cause = _Cause(late, figures, sound)
         for places in cause.culprits():
             costs, cost, moves = cause.by_step(places), cause.cost_ns(places), cause.in_turn(places)
@@ -323,15 +317,6 @@ def _part(figures: Figures, recorded_ns: float | None = None) -> str:
 def _steps(figures: Figures) -> list[int]:
     """The numbers of the steps, ascending."""
     return sorted({step for step in figures.step if step is not None})
-
-
-def _more_than_usual(late: Sequence[Excess], ranks: int) -> list[Excess]:
-    """The lateness of ranks that are much later than the median rank: durations vary by chance, on all ranks."""
-    totals = [0] * ranks
-    for one in late:
-        totals[one.place] += one.ns
-    usual = sorted(totals)[(ranks - 1) // 2]
-    return [one for one in late if totals[one.place] > NOISE * usual]
 
 
 # --- nobody -----------------------------------------------------------------------------------------------------------

@@ -211,11 +211,6 @@ class Kernels:
         return self.core.columns.dur_ns[self.rows]
 
     @property
-    def ns(self) -> int:
-        """How long all take."""
-        return int(self.takes.sum())
-
-    @property
     def inputs(self) -> frozenset[str]:
         """Sizes of the inputs of the ops that own them."""
         owner = self.core.columns.owner[self.rows]
@@ -226,22 +221,6 @@ class Kernels:
 def by_name(core: Core, rows: Rows) -> dict[str, Kernels]:
     """GPU work by name, in the order of the rows."""
     return {core.names[code]: Kernels(core, rows[at]) for code, at in positions_by(core.columns.name[rows])}
-
-
-class Launched:
-    """The GPU work of a rank that does not communicate, by when it was launched."""
-
-    def __init__(self, core: Core) -> None:
-        c = core.columns
-        rows = whole_window(core).linked_gpu_rows
-        rows = rows[gpu_classes(core, rows) != COMMUNICATION]
-        launched = c.start_ns[c.parent[rows]]
-        order = np.argsort(launched, kind="stable")
-        self._core, self._rows, self._launched = core, rows[order], launched[order]
-
-    def within(self, start_ns: int, end_ns: int) -> dict[str, Kernels]:
-        """The work that was launched within a span, by name."""
-        return by_name(self._core, self._rows[slice(*np.searchsorted(self._launched, (start_ns, end_ns)))])
 
 
 class RankWork:
@@ -273,9 +252,17 @@ class RankWork:
         return HostLabels(self.core)
 
     @cached_property
-    def kernels(self) -> Launched:
-        """Its GPU work."""
-        return Launched(self.core)
+    def _launched(self) -> tuple[Rows, Ns]:
+        c, rows = self.core.columns, whole_window(self.core).linked_gpu_rows
+        rows = rows[gpu_classes(self.core, rows) != COMMUNICATION]
+        launched = c.start_ns[c.parent[rows]]
+        order = np.argsort(launched, kind="stable")
+        return rows[order], launched[order]
+
+    def kernels(self, start_ns: int, end_ns: int) -> dict[str, Kernels]:
+        """Its GPU work that was launched within a span and does not communicate, by name."""
+        rows, launched = self._launched
+        return by_name(self.core, rows[slice(*np.searchsorted(launched, (start_ns, end_ns)))])
 
     @cached_property
     def order(self) -> list[int]:

@@ -272,7 +272,7 @@ def called(core: Core, spent: Spent) -> str:
 
 
 def _kernels(late: Late) -> tuple[dict[str, Kernels], dict[str, Kernels]]:
-    mine, others = (side.rank.kernels.within(*side.host_ns) for side in (late.blamed, late.median))
+    mine, others = (side.rank.kernels(*side.host_ns) for side in (late.blamed, late.median))
     return mine, others
 
 

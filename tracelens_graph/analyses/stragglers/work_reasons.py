@@ -110,8 +110,8 @@ class WorkReasons:
         peers = np.flatnonzero(self._stage == self._stage[worker]).tolist()
         own, ranks = of_ranks[worker].inputs, Counter(one.inputs for one in of_ranks)
         is_known_elsewhere = any(other and (other != own or count > 1) for other, count in ranks.items())
-        is_other = (
-            ranks[own] < 2 or (len(peers) > 1 and 2 * sum(of_ranks[at].inputs == own for at in peers) <= len(peers))
+        is_other = ranks[own] < 2 or (
+            len(peers) > 1 and 2 * sum(of_ranks[at].inputs == own for at in peers) <= len(peers)
         )
         return LARGER if is_known_elsewhere and (not own or is_other) else SLOWER
 
