@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from textwrap import indent
 
 from pages import DOCS, publish
 from repeats import Repeats
@@ -38,81 +40,91 @@ from tracelens_graph.schema.facts import SOURCES, SPENT_ON
 from tracelens_graph.schema.jobs import RANK_EDGE_PROPERTIES, RANK_PROPERTIES
 from tracelens_graph.schema.stored import Stored
 
+_OF = re.compile(r"(of (?:an?|such an|the) [^:,]+): ")
+_SAME = "of such an event", "of the event at which an iteration begins"
+
 HEAD = """# The graph in the database
 
-What [`db push`](database.md) makes of a trace. Every node has `name`; every time has its unit in the property's name.
-What was not recorded is no property.
+Nodes and edges that [`db push`](database.md) makes of a trace. Every node has `name`. A property of a time has its unit
+in its name. A value that was not recorded has no property.
 
 ![Labels and types of edges](pictures/schema.svg)
 
 ## Events
 
-An event has the label `Event` and that of its kind; GPU work is `GpuEvent` too. It is identified by `trace`, the id of
-its trace, and `uid`. The first 1 % of a kind by GPU time are `Hot`, the next 9 % `Warm`.
+An event has the label `Event` and that of its kind; GPU work also has `GpuEvent`. It is identified by `trace`, the id
+of its trace, and `uid`. In each kind, the first 1 % by GPU time are `Hot`, the next 9 % `Warm`.
 """
 
 CONTEXT = """## Context and knowledge
 
-What `--label` says of a trace is a property of its `Trace` node: `--label batch=64` is `label_batch`, the number 64,
-and `--label commit=3f2a9c` is `label_commit`, a text. `MATCH (t:Trace {label_batch: 64})` finds those traces.
+A `--label` becomes a property of the `Trace` node: `--label batch=64` is the number `label_batch`, and
+`--label commit=3f2a9c` the text `label_commit`. `MATCH (t:Trace {label_batch: 64})` finds those traces.
 
 The thread of an event n is `(:Thread {trace: n.trace, number: n.thread})`, and the innermost annotation or step over it
 is `(:Event {trace: n.trace, uid: n.annotation})`.
 
 Context belongs to one trace (`trace`) or one run (`run`). Knowledge (`Signature`, `Program`, `KernelName`,
-`Category`, `SubtreeClass`, `ModulePlace`, `CollectiveKind`, `Finding`) is keyed by its content alone, and shared by all
-traces of a database.
+`Category`, `SubtreeClass`, `ModulePlace`, `CollectiveKind`, `Finding`) is keyed by its content, and all traces of a
+database share it.
 
-What the analyses of a trace find out is context of it. From a GPU event `IN_MODULE` leads to the call of a module whose
-work it is, and `PART_OF` from there to its place in the module tree, a `ModulePath`, and to the top. Backward work is
-that of the module that called the forward op. What `Optimizer.step` launches is `IN_MODULE` of that range. Work of no
-module is `PART_OF` a place that says so. So each GPU event leads to exactly one place, and everything adds up. Of ops,
-those with GPU work have `IN_MODULE`. `NEXT_LAYER` leads from layer to layer, an `OddLayer` to one that is not as the
-others. An allocation (`MemoryEvent`) is `ALLOCATED_IN` a call, and `IN_MODULE` where GPU work of that call would be;
-its release `RELEASES` it. A `Gap` lies between the GPU events that are `BEFORE` and `AFTER` it, and is `CAUSED_BY` what
-the host did.
+Context includes what analyses of the trace found:
+
+* **Modules.** `IN_MODULE` leads from a GPU event to the module call whose work it is. `PART_OF` leads from there to its
+  place in the module tree, a `ModulePath`, and on to the top. Backward work belongs to the module that called the
+  forward op, work that `Optimizer.step` launches to that range. Work of no module is `PART_OF` a place that says so. So
+  each GPU event leads to exactly one place, and times add up. Ops with GPU work also have `IN_MODULE`.
+* **Layers.** `NEXT_LAYER` leads from layer to layer. An `OddLayer` describes a layer that differs from the others.
+* **Memory.** An allocation (`MemoryEvent`) is `ALLOCATED_IN` a call, and `IN_MODULE` like GPU work of that call; its
+  release `RELEASES` it.
+* **Idle time.** A `Gap` lies between the GPU events that are `BEFORE` and `AFTER` it, and is `CAUSED_BY` what the host
+  did.
 """
 
 FACTS = """## Facts
 
-What the events of a trace add up to. Each fact is a cell of the answer to a question about the trace, or several cells
-that are added up. A push with `--facts` writes these, and no event; `db forget-events` leaves these.
+Facts are sums over the events of a trace: one or several cells of the answer to a question about it. `db push --facts`
+writes only facts, and `db forget-events` keeps them.
 """
 
 DIFFS = """## Comparisons
 
-What `db push-diff` makes of two traces, a and b, in that order: there is one comparison of them. `MATCHES` leads from
-events of a to those of b. Every GPU event that was compared is in exactly one `Divergence`, by `IN_A` or `IN_B`, so
-that the changes of all places add up to the change of the GPU time.
+`db push-diff` stores a comparison of two traces, a and b in this order. `MATCHES` leads from events of a to those of b.
+Every compared GPU event is in exactly one `Divergence`, by `IN_A` or `IN_B`, so the changes of all places add up to the
+change of the GPU time.
 """
 
 RANKS = """## Ranks of a run
 
-What `db push --run` makes of the ranks of a run that are pushed together: a `Meeting` for each collective that at least
-two of them took part in. A `Collective` is what one rank calls it: ranks that count or name differently have different
-ones, or one for what is two. A `Meeting` is what they did together. Its `MEMBER_OF` edges come from the first kernel of
-each rank's part, so that sums count each part once, and have its times on one clock. A `CriticalPath` is what bounds a
-step, and one more the path through everything. Its `PathSegment` nodes lie end to end: their durations add up to its
-length. `ON_PATH` leads to them from the GPU work or the call on the host that accounts for the time.
+`db push --run` stores this of ranks that are pushed together:
+
+* A `Meeting` is a collective that at least two ranks took part in. A `Collective` is what ranks
+  record of it: ranks that count or name differently have several for one meeting, or one for two meetings.
+* `MEMBER_OF` edges of a `Meeting` come from the first kernel of each rank's part, so sums count each part once. Their
+  times are on one clock.
+* A `CriticalPath` is what bounds a step; another one is the path through everything. Its `PathSegment` nodes lie end to
+  end, and their durations add up to its length. `ON_PATH` leads to a segment from the GPU work or host call that
+  accounts for its time.
 """
 
 EDGES = """## Edges
 
-Those between events are in the [reference](reference.md#edges-between-event-nodes). `DURING` is there after
-`push --all-edges` alone, as `annotation` of the event says the same.
+The [reference](reference.md#edges-between-event-nodes) lists edges between events. `DURING` is there only after
+`push --all-edges`, because `annotation` of the event says the same.
 """
 
 INDEXES = """## Constraints and indexes
 
-Made by the first push; `SHOW CONSTRAINTS` and `SHOW INDEXES` list them. Keys are unique. All
-events of a kind in a trace are `MATCH (n:Op {trace: $trace})`, those of a name
-`MATCH (n:Op {trace: $trace, short_name: 'aten::bmm'})`. No index holds whole names, as a name may be longer than an
-index can hold. What lies below a node n, of whatever kind, has `pre` above `n.pre` and up to `n.last`; both bounds are
-found by one index if they are written as `k.trace = n.trace AND k.pre > n.pre AND k.pre <= n.last`.
+The first push makes them; `SHOW CONSTRAINTS` and `SHOW INDEXES` list them. Keys are unique. The indexes find
 
-`trace` is the id of the trace. `db query STATEMENT -p trace=run/name`, and `db.query(statement, trace="run/name")` in
-Python, give it to `$trace` for the name; other clients need the id itself, which
-`MATCH (t:Trace {path: 'run/name'}) RETURN t.id` gives.
+* all events of a kind in a trace: `MATCH (n:Op {trace: $trace})`,
+* those of a name: `MATCH (n:Op {trace: $trace, short_name: 'aten::bmm'})` (a whole name may be longer than an index can
+  hold),
+* what is below a node n of any kind: `k.trace = n.trace AND k.pre > n.pre AND k.pre <= n.last`. Written like this, one
+  index finds both bounds.
+
+`$trace` is the id of the trace. `db query STATEMENT -p trace=run/name`, and `db.query(statement, trace="run/name")` in
+Python, find it by name. Other clients need the id itself: `MATCH (t:Trace {path: 'run/name'}) RETURN t.id`.
 
 Indexes of several traces at once:
 """
@@ -189,7 +201,7 @@ def _edge_rows(edges: Iterable[EdgeType]) -> Iterator[tuple[str, ...]]:
 def _only(edge_type: str) -> str:
     """Which edges a push leaves out, and what says the same."""
     same = REPEATED_EDGES.get(edge_type)
-    return f"; after `push --all-edges` alone, as `{same}` of the event says the same" if same else ""
+    return f"; only after `push --all-edges`, because `{same}` of the event says the same" if same else ""
 
 
 def _ends(labels: str) -> str:
@@ -199,8 +211,17 @@ def _ends(labels: str) -> str:
 def _properties(repeats: Repeats, heading: str, properties: Iterable[Stored]) -> str:
     rows = [(f"`{one.name}`", _type(one), one.meaning) for one in properties]
     own, elsewhere = repeats.split(heading, rows)
-    shown = _items((f"{name} ({kind})", meaning) for name, kind, meaning in own)
+    groups = groupby(own, lambda row: _OF.match(row[2])[1].replace(*_SAME) if _OF.match(row[2]) else "")
+    shown = "".join(_group(of, [*rows]) for of, rows in groups)
     return "\n".join(filter(None, [shown, elsewhere]))
+
+
+def _group(of: str, rows: Sequence[tuple[str, ...]]) -> str:
+    """Properties in a row that are of the same events: these are named once."""
+    if not of or len(rows) == 1:
+        return _items((f"{name} ({kind})", meaning) for name, kind, meaning in rows)
+    inner = _items((f"{name} ({kind})", _OF.sub("", meaning)) for name, kind, meaning in rows)
+    return f"* {of[0].upper()}{of[1:]}:\n{indent(inner, '    ')}"
 
 
 def _type(of: Stored) -> str:

@@ -39,14 +39,16 @@ def _page(known: Sequence[Departure], found: Account, filled: int) -> Iterator[s
     yield _MADE + "# Parity with TraceLens\n\n"
     yield (
         "Tables known from TraceLens have the same names and columns here, and the same values. `pytest tests/parity`\n"
-        f"holds ours against those that TraceLens 0.1.0 (commit 171dd747) wrote for {len(traces)} real traces,\n"
-        "with its default options and with further ones, for a JAX profile, for the ranks of a job made by hand,\n"
-        f"and for the {len(evals())} traces of its own evaluation, whose grader passes on what\n"
-        "`report --layout tracelens` writes (tests/external),\n"
-        "cell by cell. A cell that differs fails the test, unless it is listed below; so does an entry below that\n"
-        "covers a cell which does not differ.\n\n"
-        f"**{departed:,} of {cells:,} cells depart ({departed / cells:.1%}), {filled:,} of them because there are\n"
-        "models here of ops that TraceLens has none for and leaves empty.**\n\n"
+        "compares ours, cell by cell, with those that TraceLens 0.1.0 (commit 171dd747) wrote for:\n\n"
+        f"* {len(traces)} real traces, with its default options and with further ones\n"
+        "* a JAX profile\n"
+        "* the ranks of a job made by hand\n"
+        f"* the {len(evals())} traces of its own evaluation; its grader also passes on the files of\n"
+        "  `report --layout tracelens` (tests/external)\n\n"
+        "A cell that differs fails the test unless it is listed below. A listed cell that does not\n"
+        "differ fails it, too.\n\n"
+        f"**{departed:,} of {cells:,} cells depart ({departed / cells:.1%}), {filled:,} of them because TraceLens\n"
+        "has no model of an op and leaves the cell empty.**\n\n"
     )
     shares = (
         (_c(name), f"{count:,}", f"{(n := found.departed[name]):,}", f"{n / count:.1%}" if count else "only here")
@@ -57,29 +59,29 @@ def _page(known: Sequence[Departure], found: Account, filled: int) -> Iterator[s
     whole = [_c(name) for name in sorted(found.cells) if not found.departed[name]]
     yield f"\nNo cell departs in {', '.join(whole)}.\n"
     yield (
-        "\nA row that only one side has counts as one departure. So does each rate and roof that follows from work\n"
-        "which departs: that these follow from ours is computed again in a test of its own.\n\n## What equal means\n\n"
+        "\nA row that only one side has counts as one departure, and so does each rate and roof that follows from\n"
+        "departing work; a test computes these again from our work.\n\n## What equal means\n\n"
     )
     yield (
         "* Keys, counts and text are equal. Lists are parsed and compared element by element.\n"
         f"* Durations of single events, their sums and statistics are equal to within {EXACT:f} us.\n"
-        "* Times that are lengths of unions of intervals may differ by what TraceLens loses by adding up absolute\n"
-        f"  times in float64: {PER_INTERVAL_US:g} us per interval, so n times that in a sum over n intervals, and\n"
-        "  shares by what follows from that. Here such times are whole nanoseconds, and sums are exact.\n"
-        "* Operations, bytes and the sizes that they follow from are equal. Rates are work by time and may differ in\n"
-        "  the proportion in which the time may.\n"
-        "* Rows stand in the same order, but for rows whose times differ by less than that.\n\n"
-        "Ours are made with `linked_only`, for TraceLens leaves out GPU events without a launch in the trace. The\n"
-        "default here counts all of them and shows those in a line of their own. They are made with all performance\n"
-        "models, as by default. Those of JAX are the sheets of `report --layout tracelens`. In that layout, and in\n"
-        "`tracelens_graph.compat`, NCCL, RCCL and `cross_device_reduce` alone are communication, as there, and\n"
-        "that is compared. Everywhere else kernels of all libraries are, such as DeepEP, NVSHMEM and multimem:\n"
-        "`gpu_timeline`, `coll_analysis`, `unified_perf_summary` and tables of ops differ by that.\n\n## Departures\n"
+        "* Lengths of unions of intervals may differ by the precision that TraceLens loses, because it adds up\n"
+        f"  absolute times in float64: {PER_INTERVAL_US:g} us per interval, n times as much in a sum over n\n"
+        "  intervals, and shares accordingly. Here such times are whole nanoseconds, and sums are exact.\n"
+        "* Operations, bytes and the sizes that they follow from are equal. Rates (work by time) may differ as much\n"
+        "  as the time.\n"
+        "* Rows have the same order, except rows whose times differ by less than that.\n\n"
+        "Our tables are made with `linked_only`, because TraceLens leaves out GPU events without a launch in the\n"
+        "trace. By default we count these events, in a line of their own. All performance models are used, as by\n"
+        "default. Those of JAX are the sheets of `report --layout tracelens`. In that layout, and in\n"
+        "`tracelens_graph.compat`, only NCCL, RCCL and `cross_device_reduce` are communication, as in TraceLens.\n"
+        "Everywhere else kernels of all libraries are, such as DeepEP, NVSHMEM and multimem, so\n"
+        "`gpu_timeline`, `coll_analysis`, `unified_perf_summary` and tables of ops differ.\n\n## Departures\n"
     )
     yield (
-        "\nBy cause, so that they explain the cells of a trace of one's own: which ops, when, and which columns of\n"
-        "which tables, the number of cells in the traces here, and the test that shows the cause. What is computed\n"
-        "from a column differs with it. `(row)` is a row that only one side has.\n"
+        "\nThe departures are listed by cause: the ops, the condition, the columns and tables, the number of cells in\n"
+        "these traces, and the test that shows the cause. Columns that are computed from a listed one differ with it.\n"
+        "`(row)` is a row that only one side has.\n"
     )
     causes: dict[str, list[tuple[Departure, int]]] = {}
     for departure, covered in zip(known, found.covered, strict=True):
@@ -98,10 +100,10 @@ def _page(known: Sequence[Departure], found: Account, filled: int) -> Iterator[s
         yield f"* {_listed(one.ops)}{when}: {_listed(one.columns)}; {' '.join(one.reason.split())} {_c(one.test)}\n"
     yield (
         "\n## GPU events linked here and not there\n\n"
-        "TraceLens finds the launch of a GPU event by a flow arrow. Here the correlation id comes first, and arrows\n"
-        "serve where there is none. In these traces starts of arrows are missing, and more events have a launch here\n"
-        "than there, all of them fills. The comparison reads the traces without those ids, so that their cells are\n"
-        "compared like all others.\n\n"
+        "TraceLens finds the launch of a GPU event by a flow arrow. We use the correlation id, and arrows only if\n"
+        "there is none. In these traces starts of arrows are missing, so more events have a launch here, all of them\n"
+        "fills. The comparison reads the traces without those ids, so that their cells are compared like all\n"
+        "others.\n\n"
     )
     yield from _rows(
         ("trace", "events", "cause shown by"),

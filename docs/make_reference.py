@@ -134,10 +134,10 @@ ROW_MEANINGS = {
 
 _QUERIES = """\
 Many tables are *queries*, too: a file of Cypher answers the same question in a database, with the same rows and cells
-(`tracelens-graph db query NAME`, `db.query(NAME)` in Python, or pasted into Neo4j Browser). The tests hold both to each
-other on real traces. What is absent in memory is null there, and only complete traces answer. Parameters are `trace`
-and `step` unless others are named; columns in memory only stand with the reason, but for those that options of reports
-alone fill in. Parameters of many queries and of `ask`, with their defaults:
+(`tracelens-graph db query NAME`, `db.query(NAME)` in Python, or pasted into Neo4j Browser). Values that are absent in
+memory are null there, and only complete traces answer. A query takes `trace` and `step` unless other parameters are
+named. Columns that exist only in memory are listed with the reason, except those that need an option of reports.
+Parameters of many queries and of `ask`, with their defaults (if one is listed twice, the file says which holds):
 
 """
 
@@ -329,18 +329,19 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
     yield _MADE + "# Tables\n\n"
     yield (
         "Every analysis gives a `Table`: `table.columns`, `table.records()`, `table.to_pandas()`. Units and\n"
-        "definitions travel along in `table.about` and in `DataFrame.attrs`; `table.notes` say what is not in it.\n"
-        "Which calls give DataFrames is in [report.md](report.md#tables-and-dataframes).\n\n"
-        "*Busy* time is the length of a union of intervals: work that overlaps counts once. Everything else called\n"
-        "time is a sum or a statistic of durations. Columns of one quantity share a line, and say by their end which\n"
-        "statistic they are; a standard deviation has one degree of freedom less, and is absent for a single value.\n"
-        "A uid is the position of an event in the file's event list.\n\n"
-        "In calls, `g` is what `tlg.load(TRACE)` gives; a window of it (`g.window(step=3)`) does as well, see\n"
-        "[windows-and-steps.md](windows-and-steps.md). `ranks` is what `tlg.load_set(FOLDER)` gives, `linked` what\n"
-        "`tlg.load(TRACE, et=ET)` does: see [linkage.md](linkage.md); `programs` is a folder that `replay -o` wrote,\n"
-        "`a` and `b` are results of its programs: see [replay.md](replay.md); `profile` is a profile of JAX, see\n"
-        "[jax.md](jax.md). *With* names the option of\n"
+        "definitions are in `table.about` and `DataFrame.attrs`; `table.notes` say what a table leaves out.\n"
+        "[report.md](report.md#tables-and-dataframes) lists the calls that give DataFrames.\n\n"
+        "*Busy* time is the length of a union of intervals: work that overlaps counts once. Any other time\n"
+        "is a sum or a statistic of durations. Columns of one quantity share a line, and end in the name of their\n"
+        "statistic; a standard deviation has one degree of freedom less, and is absent for a single value.\n"
+        "A uid is the position of an event in the file's event list. *With* names the option of\n"
         "`tracelens-graph report` that adds a column, in Python a field of `tlg.ReportOptions`.\n\n"
+        "Names in calls:\n\n"
+        "* `g`: `tlg.load(TRACE)`, or a [window](windows-and-steps.md) of it (`g.window(step=3)`)\n"
+        "* `ranks`: `tlg.load_set(FOLDER)`\n"
+        "* `linked`: `tlg.load(TRACE, et=ET)`, see [linkage.md](linkage.md)\n"
+        "* `programs`: a folder that `replay -o` wrote; `a`, `b`: results of its programs, see [replay.md](replay.md)\n"
+        "* `profile`: a profile of [JAX](jax.md)\n\n"
     )
     yield _QUERIES + listed(common()) + "\n"
     questions = {name: home for name, home in HOMES.items() if home.is_question and name in declared}
@@ -355,8 +356,8 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
         "\n## In a report\n\n"
         "`tracelens-graph report TRACE --table NAME` prints one. `g.tables` has all of these as DataFrames,\n"
         "`tlg.report_tables(g, tlg.ReportOptions(...))` as Tables; most are functions, such as `tlg.gpu_timeline(g)`.\n"
-        "Those of short kernels are in a report with `--short-kernels`, `programs` is in that of a\n"
-        f"profile of JAX, {', '.join(map(_c, by_name))} only by name.\n"
+        "A report has the tables of short kernels only with `--short-kernels`, and `programs` only for a\n"
+        f"profile of JAX. These are made only by name: {', '.join(map(_c, by_name))}.\n"
     )
     optional = _optional_columns(g)
     for name in REPORT:
@@ -368,8 +369,8 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
     yield from _table(
         repeats,
         "tables by family",
-        "What calls of one family of operations should cost and what they reached, nested calls too, so that these\n"
-        "tables do not add up. Beside these columns each has `param: ...` for every size. Those there may be: "
+        "What calls of one family of operations should cost and what they reached. Nested calls count, too, so the\n"
+        "times do not add up. Each table also has a column `param: ...` for every size. The tables: "
         f"{families}.",
         "tracelens-graph report TRACE --table GEMM",
         'tlg.report_tables(g)["GEMM"]',

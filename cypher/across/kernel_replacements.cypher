@@ -1,8 +1,8 @@
 // Kernel replacements: which GPU events of one trace replaced those of another, and what did it cost?
 //
-// Of events that belong together by structure those of other names, and those that only one trace has; the largest
-// change first.
-// Of a comparison that `db push-diff A B` stored: of the parts of the traces that were compared then.
+// Rows are events that belong together by structure but have other names, and events that only one trace has; the
+// largest change first. Of a comparison that `db push-diff A B` stored: of the parts of the traces that were compared
+// then.
 //
 // Parameters:
 //   a: run/name, name or id of a trace; null for that of the comparison that was pushed last

@@ -1,11 +1,11 @@
 // Regressions: since which build kernels, ops or modules take longer, beyond the noise of the builds before.
 //
 // A build is a value of a label, or else a run; traces of one build count together. Builds are in the order of pushing;
-// those of a label whose values are all numbers, or all versions or dates, in the order of these. Of each kernel,
-// signature or place of a module the mean time of one is followed over the builds. It takes longer since the build that
-// parts them best into a faster and a slower side, two builds or more before it. The means of the logarithms of both
-// sides have to be five standard errors apart, by their scatter around both, with four builds more of 2 % counted in.
-// Traces without events count, too.
+// those of a label whose values are all numbers, or all versions or dates, in the order of these. The mean time of each
+// kernel, signature or place of a module is followed over the builds. It takes longer since the build that best
+// separates a faster from a slower side, with at least two builds before it. The means of the logarithms of both sides
+// have to be five standard errors apart, by their scatter around both, with four builds more of 2 % counted in. Traces
+// without events count, too.
 //
 // Parameters:
 //   of: kernel, signature or module

@@ -1,8 +1,8 @@
 // Run history: how long the GPU took in each of many traces, and what changed from one to the next.
 //
-// Traces are in the order of pushing; with a label those that have it, and where all of its values are numbers, or all
-// versions or dates, in the order of these. Changes are against the row above, so give a name where runs hold several
-// traces. Times are facts of the traces, so that those without events count, too.
+// Traces are in the order of pushing. With a label, only traces that have it count, in the order of its values if all
+// are numbers, versions or dates. Changes are against the row above, so give a name where runs hold several traces.
+// Traces without events count, too.
 //
 // Parameters:
 //   label: key of a label, such as commit; null for the order of pushing

@@ -19,7 +19,7 @@
 //   module: innermost module around that
 //   start_us: when it begins, from the beginning of the path, us
 //   dur_ns: how long it lasts, ns
-//   from_rank: rank that the path comes from, where that is another one
+//   from_rank: rank that the path comes from, if it is another one
 //   uid: uid of the event in the trace of its rank; null where there is none
 WITH {run: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})

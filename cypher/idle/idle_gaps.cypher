@@ -1,8 +1,8 @@
 // Idle gaps: the longest stretches in which a device did nothing, and what the launching thread did meanwhile.
 //
-// A gap ends with a GPU event. The call, the op and the frame are those of the thread that launched it, with the
-// longest part in the gap; of equals the innermost. Where that event had been launched before the gap began, the device
-// waited for no host, and there are none.
+// A gap ends with a GPU event. Call, op and frame are those of the thread that launched this event that fill most of
+// the gap (the innermost of equals). If the event had been launched before the gap began, the device waited for no
+// host, and there are none.
 //
 // Parameters:
 //   trace: run/name, name or id of a trace; null for the one that was pushed last

@@ -1,7 +1,6 @@
 // Copies and fills: how many bytes went where, in which portions and how fast.
 //
-// Kernels that are copies in disguise (ROCm copies by kernel where no copy engine serves) are included; how many bytes
-// they moved was not recorded.
+// Kernels that only copy (ROCm where no copy engine serves) are included; their bytes were not recorded.
 //
 // Parameters:
 //   trace: run/name, name or id of a trace; null for the one that was pushed last

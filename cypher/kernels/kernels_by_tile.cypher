@@ -1,6 +1,6 @@
 // Tiles of kernels: which tile sizes and element types the matrix kernels were chosen with.
 //
-// Kernels whose names give a tile or a type; all others are in the percentages' whole only.
+// Rows are kernels whose names give a tile or a type; percentages are of all kernels.
 //
 // Parameters:
 //   trace: run/name, name or id of a trace; null for the one that was pushed last

@@ -23,7 +23,7 @@
 //   implausible: GPU events left out: their kernels cannot be the work of the ops in their place
 //   lost: captured calls that replays lack
 //   extra: GPU events of replays without a captured call
-//   what: what is odd, lost or extra, by name
+//   what: names of what is odd, lost or extra
 //   uid: the first of the launches
 WITH {trace: null} AS p
 MATCH (t:Trace {state: 'complete'})

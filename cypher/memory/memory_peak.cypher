@@ -1,7 +1,7 @@
 // Memory at the peak: what is in use when most bytes of a device are, by the module and the op that allocated it.
 //
-// Bytes of a device add up to what its allocator says; what the recorded allocations do not account for was allocated
-// before the recording. Only traces that were recorded with profile_memory=True have allocations.
+// Bytes of a device add up to the allocator's total; bytes that the recorded allocations do not account for were
+// allocated before the recording. Only traces that were recorded with profile_memory=True have allocations.
 //
 // Parameters:
 //   trace: run/name, name or id of a trace; null for the one that was pushed last
@@ -20,8 +20,8 @@
 //   line: innermost line of Python around the allocation of the largest of them
 //   peak_us: the first moment at which most bytes are in use, counted from the zero of Perfetto UI, us
 //   allocated_bytes: bytes in use then, B
-//   reserved_bytes: bytes that the allocator holds of the device then; null where that is not recorded, B
-//   fragmentation_bytes: what of it is not in use: reserved_bytes less allocated_bytes, B
+//   reserved_bytes: device memory that the allocator holds then; null where that is not recorded, B
+//   fragmentation_bytes: the part of it that is not in use: reserved_bytes less allocated_bytes, B
 //   uid: the op, else the call, that allocated the largest of them
 WITH {trace: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})

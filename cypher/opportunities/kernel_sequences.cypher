@@ -4,8 +4,8 @@
 //
 // Parameters:
 //   trace: run/name, name or id of a trace; null for the one that was pushed last
-//   contains: what names of the ops or modules contain, of calls within one another the outermost one; '' for all
-//     names, the innermost calls with so many GPU events
+//   contains: text in the names of ops or modules, where the outermost of nested calls counts; '' for all names, where
+//     the innermost calls with enough GPU events count
 //   min_kernels: GPU events that a sequence has at least
 //   step: n of ProfilerStep#n; null for all
 //

@@ -1,10 +1,10 @@
 // Forward and backward: GPU time of ops in the forward pass against that of their backward passes.
 //
 // Each GPU event counts for the nearest op above its launch that is linked with the other pass, or that is the engine's
-// around such an op, so nested ops share nothing. Work of neither pass (optimizer, copies) is in no row: what
-// percentages lack to 100. Nor is recomputed work whose nearest linked op is the backward op that has it recomputed: it
-// is no work of that op. Forward ops that have a backward op in common, as instructions of one name in JAX, count as
-// the first of them.
+// around such an op, so nested ops share nothing. Two kinds of work are in no row, so percentages may add up to less
+// than 100: work of neither pass (optimizer, copies), and recomputed work whose nearest linked op is the backward op
+// that has it recomputed. Forward ops that share a backward op, such as instructions of one name in JAX, count as the
+// first of them.
 //
 // Parameters:
 //   trace: run/name, name or id of a trace; null for the one that was pushed last

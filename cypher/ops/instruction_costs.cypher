@@ -1,7 +1,7 @@
 // Costs of instructions of XLA: what should each that ran cost, by our rules and by those of XLA's own analysis?
 //
-// Rules are XLA's but for departures that say more of a kernel; where these make a difference, they are named. What a loop
-// or a call costs is the work of instructions that ran as ops of their own, too: rows are not to be added up.
+// Our rules are XLA's, with a few departures that describe a kernel better; where a departure makes a difference, it is
+// named. Rows do not add up: the cost of a loop or a call includes instructions that ran as ops of their own.
 //
 // Parameters:
 //   trace: run/name, name or id of a trace; null for the one that was pushed last
@@ -10,15 +10,15 @@
 // Columns:
 //   instruction: name of the instruction
 //   program: name of its compiled program
-//   kind: what it is called for: its opcode, of a fusion and a custom call also what it does
+//   kind: its opcode; of a fusion or a custom call also what it does
 //   calls: how often it ran
-//   flops: operations of a run but for transcendental ones
+//   flops: operations of a run without transcendental ones
 //   transcendentals: transcendental operations of a run
 //   bytes: least traffic of a run to and from memory, B
 //   xla_flops: the operations by XLA's rules; -1 for what it does not know
 //   xla_transcendentals: the transcendental operations by XLA's rules
 //   xla_bytes: the traffic by XLA's rules, B; -1 for what it does not know
-//   departs: what our rules depart in, where that makes a difference
+//   departs: where our rules depart from XLA's, if that makes a difference
 //   uid: the first run
 WITH {trace: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})

@@ -1,7 +1,7 @@
 // Modules of a signature: which modules hold the GPU work of an op with certain arguments.
 //
 // The work of an op is all that was launched below it. Work of a backward pass belongs to the module that called the
-// forward op; so does what the engine of autograd launches beside the backward op that it runs.
+// forward op, with what the engine of autograd launches beside the backward op that it runs.
 //
 // Parameters:
 //   trace: run/name, name or id of a trace; null for the one that was pushed last

@@ -1,7 +1,7 @@
 // Compiled programs of JAX: which take the time, how often they ran, how many were compiled.
 //
-// A program that several devices run counts an execution for each. Executions are counted by the instructions that each
-// of them runs once: what most of these were run, of several such numbers the largest; at least one.
+// A program that several devices run counts an execution for each. The number of executions is how often most of the
+// instructions ran that run once in each (of several such counts the largest, and at least one).
 //
 // Parameters:
 //   trace: run/name, name or id of a trace; null for the one that was pushed last
@@ -11,9 +11,9 @@
 //   program: name of the program
 //   gpu_ms: sum of the durations of the GPU events that are charged to its instructions, ms
 //   percent: share of the sum over all GPU events, %
-//   host_ms: sum of the durations of its instructions on the host, without those in others: launching, on a CPU computing, ms
+//   host_ms: sum of the durations of its outermost instructions on the host: launching, or on a CPU computing, ms
 //   executions: executions, each device's for itself
-//   compiled: how often it was compiled: numbers by which the profile names it
+//   compiled: how often it was compiled, by its numbers in the profile
 //   versions: programs of this name that ran; several where it was compiled for other shapes or constants
 //   instructions: number of its instructions, those in bodies of fusions and loops included
 //   devices: devices that it was compiled for

@@ -18,7 +18,7 @@
 //   Input type: types of the inputs, JSON
 //   Input Strides: strides of the inputs, in elements, JSON
 //   Concrete Inputs: values of inputs that are not tensors, JSON
-//   ex_UID: uid of the first call; of an event that stands for itself, its own
+//   ex_UID: uid of the first call, or of the event that stands for itself
 //   operation_count: calls
 //   total_duration_us: sum of the durations of the calls on the host, us
 //   mean_duration_us: mean of the durations of the calls on the host, us

@@ -1,7 +1,7 @@
 // Modules: GPU time of every nn.Module by its place in the module tree, forward and backward, and of the optimizer.
 //
-// A GPU event belongs to the module nearest above its launch, as forward work; what a backward op launches, to the
-// module around its forward op. What checkpointing runs again stands where its first run stood. Each event counts once.
+// A GPU event belongs to the module nearest above its launch, as forward work. What a backward op launches belongs to
+// the module around its forward op. Recomputed work stands where its first run stood. Each event counts once.
 //
 // Parameters:
 //   trace: run/name, name or id of a trace; null for the one that was pushed last

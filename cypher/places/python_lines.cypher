@@ -1,8 +1,8 @@
 // Lines of Python: which line launched how much GPU time.
 //
-// Of each GPU event the innermost frame `file(line): function` of the user, a model or else a library above its launch
-// counts; of work of the backward pass that of its forward op, else of the call of the backward pass. In profiles of
-// JAX, where no frame is above it, the line that its instruction comes from counts, as XLA notes it.
+// A GPU event counts for the innermost frame `file(line): function` above its launch: of the user or a model, or else
+// of a library. Work of the backward pass counts for the frame of its forward op, or else of the call of the backward
+// pass. In profiles of JAX without a frame above it, the line counts that XLA notes for its instruction.
 //
 // Parameters:
 //   trace: run/name, name or id of a trace; null for the one that was pushed last

@@ -1,8 +1,8 @@
 // Balance of ranks: how long each rank of a run waited and communicated, and how often it came last.
 //
-// Collectives that two ranks at least took part in count. The ranks that waited least come late; where clocks cannot be
-// compared, go by `collective_ms`: who comes late has the least. `db push` matches the collectives of a run whose ranks
-// are pushed together.
+// Collectives with at least two ranks count. The ranks that waited least come late. If clocks cannot be compared, use
+// `collective_ms`: the ranks with the least come late. `db push` matches the collectives of a run whose ranks are
+// pushed together.
 //
 // Parameters:
 //   run: name of a run; null for that of the trace that was pushed last

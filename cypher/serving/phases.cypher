@@ -21,7 +21,7 @@
 //   gap_ms: idle time of the GPU between work of another iteration, or of none, and that of this phase, ms; null where
 //     there is one iteration alone
 //   padding_percent: places of captured batches that are empty, where they are known, %
-//   attention_percent: share of attention in gpu_sum_ms, as far as names of kernels say, %
+//   attention_percent: share of attention in gpu_sum_ms, by names of kernels, %
 WITH {trace: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]

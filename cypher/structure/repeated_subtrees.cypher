@@ -1,8 +1,8 @@
 // Repeated subtrees: which parts of the call tree run again and again, and what they cost.
 //
-// Calls are alike if they call the same, with the same arguments, down to the kernels. What only ever runs as a part of
-// one larger call of the list that is repeated as often is left out: it says nothing new. A part stands inside of
-// others, so times of different rows do not add up.
+// Calls are alike if they call the same, with the same arguments, down to the kernels. A part that only runs inside a
+// larger call of the list, as often as this one, is left out. Other parts are in the list beside the calls around them,
+// so times of different rows do not add up.
 //
 // Parameters:
 //   trace: run/name, name or id of a trace; null for the one that was pushed last

@@ -33,7 +33,7 @@ REPLAY_SIGNATURES = TableSchema(
         ),
         "percent": Column.share("share of the GPU time of the window, work under no op included", "%"),
         "could_be_won_us": Column(
-            "of this the time above that at the roof; absent where operations are not ordered by it",
+            "the part of it above the time at the roof; absent unless operations are ordered by it",
             "us",
             heading="above roof us",
             drop_priority=-1,
@@ -183,22 +183,22 @@ REPLAY_DEVICES = TableSchema(
             "mean clock of its processors while programs measured", "MHz", heading="MHz", drop_priority=1
         ),
         "ops": Column("operations and argument sets that it measured"),
-        "failed": Column("of these that failed come on top"),
+        "failed": Column("operations that failed, which are not in `ops`"),
         "compared": Column(
             "operations and argument sets that all devices have; the sums are over these", heading="ops"
         ),
         "calls": Column("calls of these in the trace", heading="calls"),
-        "fastest": Column("of these, those for which it takes the least time", heading="fastest", drop_priority=-1),
+        "fastest": Column("compared operations for which it takes the least time", heading="fastest", drop_priority=-1),
         "sum_us": Column(
             "sum over the calls of the median of their operation", "us", heading="sum us", drop_priority=-1
         ),
-        "ratio": Column("this sum as multiple of that of device A", heading="/A", drop_priority=-1),
-        "fastest_us": Column("of the sum, the part of operations for which it takes the least time", "us"),
-        "roof_us": Column("the same sum of least times, of the operations that have a model", "us"),
+        "ratio": Column("sum_us as multiple of that of device A", heading="/A", drop_priority=-1),
+        "fastest_us": Column("the part of sum_us for operations that are fastest on it", "us"),
+        "roof_us": Column("the same sum with the least time by the roof, for operations that have a model", "us"),
         "percent_of_roof": Column(
             "this as share of the time of these operations", "%", heading="% of roof", drop_priority=0
         ),
-        "traced_us": Column("the same sum of what the trace recorded", "us", heading="traced us", drop_priority=0),
+        "traced_us": Column("the same sum with the medians of the trace", "us", heading="traced us", drop_priority=0),
         "replayed_percent": Column(
             "share of the trace's GPU time that these operations take; an operation inside another one counts twice. "
             "Absent where results do not have it",
@@ -207,8 +207,8 @@ REPLAY_DEVICES = TableSchema(
             drop_priority=-1,
         ),
         "trace_us": Column(
-            "GPU time of the whole trace there, if what was not replayed scales as what was: "
-            "GPU time of the trace, times `sum_us`, by `traced_us`",
+            "estimated GPU time of the whole trace on it, if the rest scales like the replayed operations: GPU time of "
+            "the trace * `sum_us` / `traced_us`",
             "us",
             heading="whole trace us",
             drop_priority=-1,

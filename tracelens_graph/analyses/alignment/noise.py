@@ -38,11 +38,11 @@ from tracelens_graph.utils.arrays import Codes, Mask, Rows
 class Proof(Word):
     """What shows a change to be no noise."""
 
-    structure = "structure", "other kernels, calls or arguments: not a question of noise"
+    structure = "structure", "other kernels, calls or arguments: never noise"
     interval = "interval", "the interval of its change leaves out 0"
     step = "step", "what is compared differs by more than its noise, though all steps together do not"
     family = "family", "only together with the other places of its op, or of its category of kernels"
-    places = "places", "of a total: not the whole of it, but proven places and families add up to a change"
+    places = "places", "of a total: proven places and families add up to a change, though not to all of it"
     noise = "noise", "nothing: it changed by less than its noise"
 
 

@@ -39,7 +39,7 @@ class Reason(Word):
     fewer_kernels = "fewer_kernels", "the same kernels less often, or only some of them"
     other_algorithm = (
         "other_algorithm",
-        "kernels that do other things, as attention that became a product and a softmax",
+        "kernels that do other things: attention that became a product and a softmax",
     )
     other_op = "other_op", "another op does the work"
     other_library = "other_library", "kernels of another library for the same operation"

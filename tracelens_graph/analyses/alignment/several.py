@@ -52,7 +52,7 @@ DIFF_WITHIN = TableSchema(
     {
         "part": Column.key("layer, step or rank", "part"),
         "name": Column.key("which of them", "name"),
-        "times": Column.count("how many are odd in this way; the row is the one that is farthest off", heading="times"),
+        "times": Column.count("how many are odd in this way; the row shows the one farthest off", heading="times"),
         "parts": Column("how many there are side by side", heading="of"),
         "alike": Column("how many of them have the usual structure", heading="alike"),
         "differs": Column.text(

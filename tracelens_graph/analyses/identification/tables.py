@@ -27,13 +27,15 @@ IDENTIFIED_KERNELS = TableSchema(
         "role": Column.key("what the kernels do there", "role"),
         "op": Column.text("op that ran the first kernel, where a capture describes it", "op", drop_priority=-1),
         "shapes": Column.text(
-            "dims of what it was given; inferred ones of products that no capture describes", "shapes", drop_priority=-1
+            "dims of its inputs; inferred for products that no capture describes", "shapes", drop_priority=-1
         ),
         "kernels": Column.count("number of kernels", "kernels", drop_priority=2),
         "gpu_time_us": Column.total("sum of their durations", "us", "GPU us", compared="main"),
         "percent": Column.share("share of the sum of the durations of all GPU events", "% of GPU"),
         "confidence": Column("how sure it is, from 0 to 1, as the mean over the kernels", heading="confidence"),
-        "out_of_order": Column.count("kernels recorded out of the order of their layer: their times may be others'"),
+        "out_of_order": Column.count(
+            "kernels recorded out of the order of their layer; their times may belong to others"
+        ),
         "kernel": Column.text("short name of the first kernel", "kernel"),
         "uid": Column.instance("uid of the first kernel"),
     },

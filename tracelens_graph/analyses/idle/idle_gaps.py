@@ -49,8 +49,8 @@ IDLE_GAPS = TableSchema(
         "frame": Column.text("module or Python function on the launching thread in the gap", drop_priority=0),
         "frame_us": _PART,
         "because": Column.text(
-            "call or frame to which the largest part of the gap is due; one that waits for the GPU costs the lead that "
-            "the host has, so a gap may be due to one that ended as it began",
+            "call or frame to which the largest part of the gap is due. A call that waits for the GPU costs the host "
+            "its lead, so a gap may be due to a call that ended when the gap began",
             drop_priority=-1,
         ),
         "because_us": Column("time of it, and of other calls of its function, in the gap", "us", drop_priority=2),

@@ -33,14 +33,14 @@ REPLAYS = TableSchema(
         "percent_joined": Column("joined as share of gpu_events", "%", drop_priority=-1),
         "gpu_time_us": Column.total("sum of the durations of the GPU events", "us", drop_priority=2),
         "doubtful": Column.count(
-            "joined ones that fit another call, too: of several streams, or beside lost ones", drop_priority=-1
+            "joined ones that also fit another call: of several streams, or beside lost ones", drop_priority=-1
         ),
         "implausible": Column.count(
             "kernels that cannot be their op's work: joined by name, or left out", drop_priority=1
         ),
         "lost": Column.count("captured calls that replays lack", drop_priority=-1),
         "extra": Column.count("GPU events of replays without a captured call", drop_priority=1),
-        "what": Column.text("what is odd, lost or extra, by name", wraps=True),
+        "what": Column.text("names of what is odd, lost or extra", wraps=True),
         "uid": Column.uid("the first of the launches"),
     },
     reads=(),

@@ -45,11 +45,11 @@ MEMORY_PEAK = TableSchema(
         "peak_us": Column.moment("the first moment at which most bytes are in use", "us"),
         "allocated_bytes": Column("bytes in use then", "B", drop_priority=4),
         "reserved_bytes": Column(
-            "bytes that the allocator holds of the device then; absent where that is not recorded", "B",
+            "device memory that the allocator holds then; absent where that is not recorded", "B",
             drop_priority=4,
         ),
         "fragmentation_bytes": Column(
-            "what of it is not in use: reserved_bytes less allocated_bytes", "B", drop_priority=4
+            "the part of it that is not in use: reserved_bytes less allocated_bytes", "B", drop_priority=4
         ),
         "uid": Column.uid("the op, else the call, that allocated the largest of them"),
     },

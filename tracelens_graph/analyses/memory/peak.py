@@ -93,9 +93,9 @@ MEMORY_SUMMARY = TableSchema(
         "peak_bytes": Column("most bytes in use", "B", drop_priority=-1),
         "end_bytes": Column("bytes in use behind the last of them", "B", drop_priority=1),
         "peak_us": Column.moment("the first moment at which most bytes are in use", "us"),
-        "peak_reserved_bytes": Column("most bytes that the allocator holds of the device", "B", drop_priority=0),
+        "peak_reserved_bytes": Column("most device memory that the allocator holds", "B", drop_priority=0),
         "fragmentation_bytes": Column(
-            "bytes that it holds at peak_us and that are not in use then", "B", drop_priority=0
+            "bytes that the allocator holds at peak_us without using them", "B", drop_priority=0
         ),
         "unreleased": Column.count("number of allocations that are not released in the recording", drop_priority=2),
         "unreleased_bytes": Column.total("sum of their sizes", "B"),

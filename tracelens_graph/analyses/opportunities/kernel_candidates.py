@@ -48,11 +48,11 @@ KERNEL_CANDIDATES = TableSchema(
             "bound",
         ),
         "percent_of_roof": BELOW_ROOF["percent_of_roof"],
-        "could_win_ms": Column.total("the time less that at the roof; absent without a roof", "ms", "could win ms"),
+        "could_win_ms": Column.total("the time less the time at the roof; absent without a roof", "ms", "could win ms"),
         "uid": BELOW_ROOF["uid"],
         "command": Column(
-            "writes a program that runs these calls alone, of operations of PyTorch and instructions; `ask` leaves out "
-            "those that would write none",
+            "writes a program that runs only these calls (operations of PyTorch, and instructions); `ask` leaves out "
+            "commands that would write none",
             heading=None,
         ),
     },

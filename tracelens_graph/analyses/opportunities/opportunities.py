@@ -31,12 +31,12 @@ OPPORTUNITIES = TableSchema(
     "opportunities",
     "Where time could be won, and by what change, the most first.",
     {
-        "id": Column.key("the rule and, behind @, what it found; the same in every run of the program", "id"),
+        "id": Column.key("the rule and, after @, what it found; the same in every run of the program", "id"),
         "calls": Column.count("calls, kernels or gaps that it is made of"),
         "time_ms": Column.total("time that it takes now, devices added up", "ms", "time ms", compared="main"),
         "percent": Column("time_ms as share of the steps, without steps of the GPU span", "%"),
         "could_win_ms": Column.total(
-            "what of it could be won under the assumption; absent where not known", "ms", "could win ms"
+            "the part of it that could be won under the assumption; absent where not known", "ms", "could win ms"
         ),
         "could_win_percent": Column(
             "could_win_ms as share of the same; opportunities may overlap", "%", heading="win %"

@@ -45,12 +45,12 @@ KERNEL_SEQUENCES = TableSchema(
         ),
         "traffic_us": Column.total(
             "part of gpu_time_us in which elementwise, normalising and reducing ops write and read results that one "
-            "fused kernel would keep; as of fusible-chain of opportunities",
+            "fused kernel would keep, as for fusible-chain in opportunities",
             "us",
         ),
         "saved_us": Column.total(
-            "the most that fusing saves: the two together; with communication or a copy in the sequence, which nothing "
-            "fuses, traffic_us alone",
+            "the most that fusing saves: between_us + traffic_us, or traffic_us alone if the sequence has "
+            "communication or a copy, which nothing fuses",
             "us",
             drop_priority=-1,
         ),

@@ -24,12 +24,12 @@ INSTRUCTION_COSTS = TableSchema(
         "instruction": Column.key("name of the instruction", "instruction"),
         "program": Column.key("name of its compiled program", "program", drop_priority=2),
         "kind": Column.key(
-            "what it is called for: its opcode, of a fusion and a custom call also what it does",
+            "its opcode; of a fusion or a custom call also what it does",
             "kind",
             drop_priority=2,
         ),
         "calls": Column.count("how often it ran", "calls", drop_priority=2),
-        "flops": Column("operations of a run but for transcendental ones", heading="FLOPs", drop_priority=-1),
+        "flops": Column("operations of a run without transcendental ones", heading="FLOPs", drop_priority=-1),
         "transcendentals": Column("transcendental operations of a run", heading="transc.", drop_priority=3),
         "bytes": Column("least traffic of a run to and from memory", "B", heading="bytes", drop_priority=-1),
         "xla_flops": Column(
@@ -42,7 +42,7 @@ INSTRUCTION_COSTS = TableSchema(
             "the traffic by XLA's rules; -1 for what it does not know", "B", heading="XLA bytes", drop_priority=-1
         ),
         "departs": Column.text(
-            "what our rules depart in, where that makes a difference", "departs in", drop_priority=-1
+            "where our rules depart from XLA's, if that makes a difference", "departs in", drop_priority=-1
         ),
         "uid": Column.uid("the first run"),
     },

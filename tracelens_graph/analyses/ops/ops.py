@@ -51,7 +51,7 @@ from tracelens_graph.utils.arrays import Codes
 IN_CALL = "the busy time of the GPU events charged to a call"
 
 _BELOW = "the busy time of all GPU events below a call"
-_OUTER = "calls that are in no other of the row"
+_BELOW_OUTER = f"{_BELOW}, summed over the outermost calls of the row"
 
 OPS_SUMMARY_BY_CATEGORY = TableSchema(
     "ops_summary_by_category",
@@ -79,13 +79,11 @@ OPS_SUMMARY = TableSchema(
         "is_recompute": IS_RECOMPUTE,
         "call_stack_first": CALL_STACK_FIRST,
         "total_direct_kernel_time_sum": Column.total(f"sum over calls of {IN_CALL}", "us"),
-        "total_subtree_kernel_time_sum": Column.total(f"sum over {_OUTER} of {_BELOW}", "us"),
+        "total_subtree_kernel_time_sum": Column.total(_BELOW_OUTER, "us"),
         "total_direct_kernel_time_ms": Column.total(
             f"sum over calls of {IN_CALL}", "ms", "GPU ms", compared="main", figure="ms"
         ),
-        "total_subtree_kernel_time_ms": Column.total(
-            f"sum over {_OUTER} of {_BELOW}", "ms", "below ms", compared="diff"
-        ),
+        "total_subtree_kernel_time_ms": Column.total(_BELOW_OUTER, "ms", "below ms", compared="diff"),
         "Count": Column.count("calls that launched GPU work", "calls", "count"),
         "Categories": Column(
             "categories of the calls, sorted", role=Role.text, heading="category", compared="carried", cells="list"

@@ -165,15 +165,14 @@ PROGRAMS = TableSchema(
         ),
         "percent": Column("share of the sum over all GPU events", "%", Role.share, "% of GPU", drop_priority=2),
         "host_ms": Column.total(
-            "sum of the durations of its instructions on the host, without those in others: launching, on a CPU "
-            "computing",
+            "sum of the durations of its outermost instructions on the host: launching, or on a CPU computing",
             "ms",
             "host ms",
             drop_priority=1,
         ),
         "executions": Column.count("executions, each device's for itself", "runs", drop_priority=-1),
         "compiled": Column(
-            "how often it was compiled: numbers by which the profile names it", heading="compiled", drop_priority=-1
+            "how often it was compiled, by its numbers in the profile", heading="compiled", drop_priority=-1
         ),
         "compile_ms": Column(
             "time in which its function was traced, lowered and compiled during the recording; absent where that was "
@@ -207,7 +206,7 @@ PROGRAMS = TableSchema(
         ),
         "numbers": Column.listed("by which the profile names it"),
         "xla_flops": Column(
-            "operations of an execution but for transcendental ones, as XLA's own analysis counts them: what "
+            "operations of an execution without transcendental ones, as XLA's own analysis counts them: what "
             "`Compiled.cost_analysis()` says, a loop's body once and -1 for each custom call; absent where not known",
             drop_priority=9,
         ),

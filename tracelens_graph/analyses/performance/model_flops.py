@@ -35,7 +35,8 @@ MODEL_FLOPS = TableSchema(
     {
         "name": Column.key("the step, or `(all)`: the steps together, without steps the GPU span"),
         "time_ms": Column(
-            "its time on the device, end to end; the window before the first and after the last step counts with them",
+            "its time on the device, from end to end; the window's time before the first step and after the last "
+            "counts for these steps",
             "ms",
         ),
         "calls": Column.count(

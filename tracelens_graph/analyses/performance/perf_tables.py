@@ -90,9 +90,7 @@ UNIFIED_PERF_SUMMARY = TableSchema(
         **PLACE,
         **ARGUMENTS,
         "is_recompute": IS_RECOMPUTE,
-        "ex_UID": Column.instance(
-            "uid of the first call; of an event that stands for itself, its own", compared="beside"
-        ),
+        "ex_UID": Column.instance("uid of the first call, or of the event that stands for itself", compared="beside"),
         "operation_count": Column.count("calls", "calls"),
         "total_duration_us": Column.total("sum of the durations of the calls on the host", "us"),
         "mean_duration_us": Column("mean of the durations of the calls on the host", "us", Role.mean),

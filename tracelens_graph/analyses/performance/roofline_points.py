@@ -206,7 +206,7 @@ BELOW_ROOF = TableSchema(
             drop_priority=0,
         ),
         "flops_per_byte": Column("operations per byte moved", "FLOP/B", heading="FLOP/B", drop_priority=2),
-        "could_be_won_ms": Column.total("the time less that at the roof, each call's own", "ms", "could be won ms"),
+        "could_be_won_ms": Column.total("the time less the time at the roof, call by call", "ms", "could be won ms"),
         "uid": Column.instance("uid of the first call"),
     },
     counts="call",

@@ -26,8 +26,8 @@ RANK_LINKS = TableSchema(
     "How fast each link of a job is: process groups, pairs of ranks, hosts and switches.",
     {
         "level": Column.key(
-            "what is joined: ranks of a `group`, a `pair` of a rank that sends and one that receives, the `hosts` or "
-            "`switches` of such links, as far as they are known",
+            "what the link joins: ranks of a `group`, a `pair` of sender and receiver, or the `hosts` or `switches` of "
+            "such links, if known",
             "level",
             drop_priority=0,
         ),
@@ -38,13 +38,13 @@ RANK_LINKS = TableSchema(
         "message_bytes": Column.key("median size of the message", cells="number"),
         "source_rank": Column("number of the rank that sends; absent unless a pair"),
         "target_rank": Column("number of the rank that receives; absent unless a pair"),
-        "ranks": Column("ranks of the group; of hosts and switches those of each of its links"),
+        "ranks": Column("ranks of the group; for hosts and switches, of each of their links"),
         "hosts": Column("hosts of these ranks; absent where not known"),
         "count": Column.count("collectives", heading="count"),
         "message": Column.text("the size of the message, with its unit", heading="message", drop_priority=0),
         "latency_us": Column(
-            "median of the shortest duration on any rank, each scaled to the message of this row: communication "
-            "without waiting",
+            "median of the shortest duration on any rank, scaled to the message of this row: communication without "
+            "waiting",
             "us",
             Role.spread,
             heading="latency us",
@@ -75,8 +75,8 @@ RANK_LINKS = TableSchema(
             "how much longer than theirs its collectives took, summed; below 0 if shorter", "ms", heading="excess ms"
         ),
         "busy_percent": Column(
-            "median share of this time in which one of its ranks computed or communicated otherwise, both added: such "
-            "links may be slower for that reason",
+            "median share of this time in which one of its ranks also computed or communicated, both added; such links "
+            "may be slower for that reason",
             "%",
             Role.spread,
         ),

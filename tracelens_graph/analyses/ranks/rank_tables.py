@@ -154,37 +154,36 @@ RANK_BALANCE = TableSchema(
             "waiting per collective; absent where it took part in none", "us", Role.mean, drop_priority=3
         ),
         "exposed_ms": Column(
-            "part of its collectives in which it does not compute, counted once where they overlap",
+            "time in its collectives in which it does not compute; overlaps count once",
             "ms",
             heading="exposed ms",
             drop_priority=0,
         ),
-        "exposed_wait_ms": Column("waiting in which it does not compute, counted once where waits overlap", "ms"),
+        "exposed_wait_ms": Column("time in which it waits and does not compute; overlaps count once", "ms"),
         "times_last": Column.count("collectives to which it came last; ties go to the smallest rank", heading="last"),
         "times_among_last": Column.count("collectives to which no rank came later", drop_priority=3),
         "times_first": Column.count("collectives to which no rank came earlier", drop_priority=3),
         "held_up_ms": Column.total(
-            f"sum of how much later than the median of the others it came, where it was the last, but for delays by "
-            f"slow links; {DELAYS_ADD_UP}",
+            f"how much later than the median of the others it came, summed over collectives to which it came last, "
+            f"without delays by slow links; {DELAYS_ADD_UP}",
             "ms",
             heading="held up ms",
             figure="held_up_ms",
         ),
         "percent_last": Column("share of its collectives to which it came last", "%"),
         "bubble_ms": Column(
-            "of a pipeline stage: time of its steps in which it neither computes nor communicates; "
-            "waiting for a transfer counts as doing nothing; absent for ranks that send and receive "
-            "nothing, and without GPU work",
+            "of a pipeline stage: time of its steps in which it neither computes nor communicates, waits for transfers "
+            "included; absent for ranks that send and receive nothing, and without GPU work",
             "ms",
             heading="bubble ms",
             figure="bubble_ms",
         ),
         "exchanged_bytes": Column(
-            "what it got in uneven all-to-alls, such as tokens for its experts; absent where there are none",
+            "what it received in uneven all-to-alls, such as tokens for its experts; absent where there are none",
             "bytes",
             figure="exchanged_bytes",
         ),
-        "unmatched": Column.count("parts of collectives that match those of no other rank"),
+        "unmatched": Column.count("its collectives that match those of no other rank"),
     },
     figure="rank",
     reads=OF_RANKS,
@@ -210,13 +209,13 @@ RANK_STEPS = TableSchema(
             "sum of the time from then on until the first rank left after all had come", "ms", heading="transfer ms"
         ),
         "exposed_wait_ms": Column(
-            "part of the waiting in which it does not compute, counted once where waits overlap",
+            "time in which it waits and does not compute; overlaps count once",
             "ms",
             heading="exposed wait ms",
         ),
         "times_last": Column.count("collectives to which it came last", heading="last"),
         "held_up_ms": Column.total(
-            f"sum of how much later than the median of the others it came to these, but for delays by slow links; "
+            f"how much later than the median of the others it came to these, summed, without delays by slow links; "
             f"{DELAYS_ADD_UP}",
             "ms",
             heading="held up ms",

@@ -52,7 +52,7 @@ PHASE_TABLE = TableSchema(
             "places of captured batches that are empty, where they are known", "%", heading="padding %",
             drop_priority=-1,
         ),
-        "attention_percent": Column("share of attention in gpu_sum_ms, as far as names of kernels say", "%"),
+        "attention_percent": Column("share of attention in gpu_sum_ms, by names of kernels", "%"),
         "top_categories": Column(
             "categories of kernels with most GPU time: name, ms, percent of gpu_sum_ms", heading="most GPU time",
             cells="list",

@@ -50,10 +50,10 @@ LATE_ARRIVALS = TableSchema(
         "trace": Column.text("name of the trace of the rank that came last, or late beside it"),
         "rank": Column("number of that rank; absent where not recorded", heading="rank", drop_priority=0),
         "late_us": Column(
-            "how much later it came than the median of those before it", "us", heading="late us", drop_priority=0
+            "how much later it came than the median of the earlier ranks", "us", heading="late us", drop_priority=0
         ),
-        "new_us": Column.total("the part of it that was not there at the collective before", "us", heading="new us"),
-        "since": Column("number of the collective before, since when it is new; absent for the beginning of the step"),
+        "new_us": Column.total("the part of it that is new since the collective before", "us", heading="new us"),
+        "since": Column("number of the collective before; absent for the beginning of the step"),
         "reason": Column.text("one word for the reason: see the docs", heading="reason", drop_priority=0),
         "what": Column.text(
             "what the rank did that the median rank did not, or did longer", heading="what", drop_priority=0, wraps=True
@@ -75,20 +75,21 @@ LATE_RANKS = TableSchema(
         "rank": Column("number of the rank; absent where not recorded", heading="rank", drop_priority=0),
         "kind": Column.key("kind of collective", "kind"),
         "times_late": Column.count(
-            "collectives of the kind to which it came last, or late beside the last, later than ranks differ anyhow",
+            "collectives of the kind to which it came last, or late together with the last, by more than ranks usually "
+            "differ",
             heading="late",
         ),
         "collectives": Column("collectives of the kind that it took part in together with others", heading="of"),
         "percent_late": Column("share of these to which it came late", "%", heading="% late"),
         "median_late_us": Column(
-            "median of how much later than the median of those before it came",
+            "median of how much later it came than the median of the earlier ranks",
             "us",
             Role.spread,
             heading="median late us",
         ),
         "late_ms": Column.total(f"sum of how much later it came; {DELAYS_ADD_UP}", "ms"),
         "new_ms": Column.total(
-            "sum of the parts of it that were not there at the collective before", "ms", heading="new ms"
+            "sum of the parts of it that are new since the collective before", "ms", heading="new ms"
         ),
         "reason": Column.text("the reason with most of this new lateness", heading="reason", drop_priority=-1),
         "percent_reason": Column("its share of the new lateness", "%", heading="% of new"),

@@ -55,7 +55,7 @@ class Late:
     Attributes:
         collective: number of the collective.
         late_ns: how much later than the median of the others the last rank came.
-        new_ns: the part of it that was not there at the collective before.
+        new_ns: the part of it that is new since the collective before.
         before_ns: how much later the last rank was where the stretch begins: at the collective before, or, without
             one, at the beginning of the step.
         recorded_ns: how much later the recording of the last rank began.

@@ -59,18 +59,22 @@ SLOWDOWN = TableSchema(
         "stage": Column("pipeline stage", heading="stage", drop_priority=1),
         "dp_rank": Column("data-parallel rank: number of the pipeline", heading="dp rank", drop_priority=1),
         "slowdown": Column(
-            "length of the job over that of the ideal one, where all operations of a type take the same; except for "
-            "the job, only the operations of this row keep the times that they took; a worker of a pipeline has the "
-            "lower one of its stage and its dp rank",
+            "length of the job over that of the ideal job, where all operations of a type take the same; in rows other "
+            "than the job, only the operations of the row keep their times; a worker of a pipeline has the lower value "
+            "of its stage and its dp rank",
             heading="slowdown",
             drop_priority=0,
             figure="slowdown",
         ),
         "lost_ms": Column(
-            "what a step takes longer than the ideal one for it", "ms", heading="lost ms a step", drop_priority=0
+            "how much longer than in the ideal job a step takes because of it",
+            "ms",
+            heading="lost ms a step",
+            drop_priority=0,
         ),
         "reason": Column.text(
-            "of a worker that takes at least 1 % longer the type of operations with most of that, and how they differ",
+            "for a worker that takes at least 1 % longer: the type of operations with most of the excess, and how they "
+            "differ",
             heading="reason",
             drop_priority=0,
         ),
