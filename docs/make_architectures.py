@@ -40,26 +40,7 @@ def _tables(architectures: Sequence[Architecture]) -> Iterator[str]:
     yield "\n### Ridge points, FLOP/byte\n\n"
     rows = ([f"`{one.key}`", *(_number(one.ridge(name)) for name in _RIDGES)] for one in architectures)
     yield from _rows(["architecture", *(f"`{name}`" for name in _RIDGES)], rows)
-    yield "\n### Sources\n\n"
-    yield f"{'; '.join(f'`{one.key}`: {one.name}' for one in architectures)}.\n\n"
-    yield from _sources(architectures)
-    yield "\n"
-
-
-def _sources(architectures: Iterable[Architecture]) -> Iterator[str]:
-    """A line for each document: of its tables the figures, with the devices that have them from there."""
-    found: dict[str, dict[str, dict[str, list[str]]]] = {}
-    for one in architectures:
-        for source in dict.fromkeys(figure.source for figure in one.figures.values()):
-            names = ", ".join(f"`{name}`" for name, figure in one.figures.items() if figure.source == source)
-            place = f"{source.table} ({source.note})" if source.note else source.table
-            place += ", confirmed" if source.confirmed else ""
-            found.setdefault(source.document, {}).setdefault(place, {}).setdefault(names, []).append(f"`{one.key}`")
-    for document, places in found.items():
-        yield f"* {document}\n"
-        for place, figures in places.items():
-            of = "; ".join(f"{names} of {', '.join(keys)}" for names, keys in figures.items())
-            yield f"    * {place}: {of}\n"
+    yield f"\n### Devices\n\n{'; '.join(f'`{one.key}`: {one.name}' for one in architectures)}.\n\n"
 
 
 def _number(value: float | None) -> str:

@@ -79,17 +79,17 @@ def _measured_part(traces: Sequence[Measured]) -> Iterator[str]:
     yield (
         f"\n## Measured\n\n{rules} rules, on {len(traces)} real traces with {total:,.0f} ms of kernels.\n"
         f"**{by_category[OTHER] / total:.3%} of kernel time is in `{OTHER}`**, "
-        f"{by_name / total:.3%} if the name is asked\n"
-        "and not the op, as under a graph launch. Names that are in none of these traces are tested too:\n"
-        "`tests/categories/labelled_kernels.txt` holds what was labelled by hand.\n\n"
+        f"{by_name / total:.3%} if only the name\n"
+        "decides, as under a graph launch. Tests also cover names that are in none of these traces, labelled by\n"
+        "hand in `tests/categories/labelled_kernels.txt`.\n\n"
     )
     order = sorted(CATEGORIES, key=lambda category: (category == OTHER, -by_category[category]))
     yield from _rows(
         ("category", "share of kernel time", "what is in it"),
         ((category, f"{by_category[category] / total:.2%}", CATEGORIES[category]) for category in order),
     )
-    yield f"\n### By trace\n\nShares of `{OTHER}`, and the {_LARGEST} names in it with most time; "
-    yield f"there are {names} in all.\n\n"
+    yield f"\n### By trace\n\nThe share of `{OTHER}` in each trace, and its names with most time, at most "
+    yield f"{_LARGEST} ({names} in all).\n\n"
     yield from _rows(
         ("trace", "kernels, ms", "share", "share by name alone", "unmatched names"),
         (

@@ -527,7 +527,9 @@ def _members(*classes: type) -> Iterator[str]:
     found: dict[str, Any] = {}
     for cls in classes:
         found = {
-            name: member for name, member in vars(cls).items() if name[0] != "_" and inspect.getdoc(member)
+            name: member
+            for name, member in vars(cls).items()
+            if name[0] != "_" and inspect.getdoc(member) not in (None, inspect.getdoc(type(member)))
         } | found
     shown = (
         (_c(f"{name}()" if inspect.isfunction(found[name]) else name), _first_line(found[name]))
@@ -563,12 +565,12 @@ def _command_line() -> Iterator[str]:
     root = typer.main.get_command(app)
     yield _MADE + "# Command line\n\n"
     yield from (f"{paragraph}\n\n" for paragraph in _paragraphs(root.help))
-    yield "Exit codes: 0 done, 1 the input or the question is no good (one line on standard error says why), 2 wrong\n"
-    yield "usage, 3 a condition of `--fail-if` is met, 130 interrupted. Results go to standard output, progress and\n"
-    yield "errors to standard error.\n\n"
-    yield "One rule for output: `-o FILE` writes an answer by the suffix of the file, `-f json` (or csv, md, xlsx)\n"
-    yield "prints it. JSON on standard output has what sums up the answer first, and 20,000 bytes at most, unless\n"
-    yield "`--top` or `--all` asks for more; a file holds all. [report-json.md](report-json.md) has the schema.\n\n"
+    yield "Exit codes: 0 done, 1 the trace cannot be read or cannot answer (one line on standard error says why), 2\n"
+    yield "wrong usage, 3 a condition of `--fail-if` holds, 130 interrupted. Results go to standard output,\n"
+    yield "progress and errors to standard error.\n\n"
+    yield "`-o FILE` writes an answer in the format of the file's suffix; `-f json` (or csv, md, xlsx) prints it.\n"
+    yield "JSON on standard output begins with the summary and has at most 20,000 bytes, unless `--top` or `--all`\n"
+    yield "asks for more; a file holds everything. [report-json.md](report-json.md) has the schema.\n\n"
     repeats = Repeats()
     yield from _options(root, repeats)
     yield "\nEvery command also has `--help` or `-h`. `--install-completion` sets up the completion of your shell.\n"

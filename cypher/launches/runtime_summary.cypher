@@ -1,8 +1,7 @@
 // Runtime and driver calls: what they cost the host, what they launched, how long that took to start.
 //
 // The delay of a call is the start of its first GPU event minus the start of the call; negative where clocks differ.
-// A call of a compiled function of JAX is marked twice, once inside the other: PjitFunction(f) right below one of its
-// name is no call of its own.
+// JAX marks a call of a compiled function twice, one inside the other; the inner PjitFunction(f) does not count.
 //
 // Parameters:
 //   trace: run/name, name or id of a trace; null for the one that was pushed last

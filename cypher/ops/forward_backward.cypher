@@ -13,7 +13,7 @@
 // Columns:
 //   name: forward op
 //   forward_calls: calls with GPU work charged to them
-//   forward_us: sum of the durations of the GPU events that they are the nearest linked op above, us
+//   forward_us: sum of the durations of the GPU events whose nearest linked op above they are, us
 //   recomputed_calls: calls that run again what checkpointing dropped
 //   recomputed_us: sum of the durations of their GPU events, us
 //   backward_calls: backward ops of such calls with GPU work charged to them

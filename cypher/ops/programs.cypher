@@ -20,7 +20,7 @@
 //   shapes: types and dims of its parameters and results, equal ones once with their number
 //   fingerprint: hash of its instructions, their shapes and configuration; equal in all profiles
 //   numbers: by which the profile names it
-//   xla_flops: operations of an execution but for transcendental ones, as XLA's own analysis counts them
+//   xla_flops: operations of an execution without transcendental ones, as XLA's own analysis counts them
 //   xla_transcendentals: transcendental operations of an execution, by XLA's analysis
 //   xla_bytes: traffic of an execution to and from memory, by XLA's analysis, B
 WITH {trace: null, step: null} AS p

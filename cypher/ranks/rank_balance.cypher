@@ -24,8 +24,8 @@
 //   times_last: collectives to which it came last; ties go to the smallest rank
 //   times_among_last: collectives to which no rank came later
 //   times_first: collectives to which no rank came earlier
-//   held_up_ms: sum of how much later than the median of the others it came, where it was the last, but for delays by
-//     slow links, ms
+//   held_up_ms: how much later than the median of the others it came, summed over collectives to which it came
+//     last, without delays by slow links, ms
 //   percent_last: share of its collectives to which it came last, %
 //   bubble_ms: of a pipeline stage: time of its steps in which it neither computes nor communicates, ms
 //   exchanged_bytes: what it got in uneven all-to-alls, bytes; null where there are none

@@ -6,7 +6,7 @@
 //
 // Parameters:
 //   trace: run/name, name or id of a trace; null for the one that was pushed last
-//   min_layers: how many there must be
+//   min_layers: least number of layers
 //   kernels: whether the names of kernels count
 //
 // Columns:

@@ -17,7 +17,7 @@ from tracelens_graph.execution.link import Link
 from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.build import EventTable, build_core
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.details import Details, stream_id
+from tracelens_graph.graph.details import Details, source_id
 from tracelens_graph.graph.graph import Graph
 from tracelens_graph.graph.info import TraceInfo
 from tracelens_graph.loaders.sources import Source
@@ -138,10 +138,7 @@ class ExecutionDetails(Details):
 
     def identity(self) -> str:
         """Hash of the decompressed bytes."""
-        with self._source.open() as stream:
-            found = stream_id(stream)
-        self._source.check_unchanged()
-        return found
+        return source_id(self._source)
 
     def _event(self, row: int) -> dict[str, Any]:
         e = self._execution

@@ -37,8 +37,7 @@ def load_execution_trace(source: Source) -> ExecutionTrace:
         raise NotATraceError(
             f"{source.name}: is like an execution trace, but no node in it can be read{source.packing_fault}"
         )
-    for fault, count in walker.faults.items():
-        collector.repairs[fault] += count
+    collector.repairs.update(walker.faults)
     collector.repairs.update(dict.fromkeys(source.faults, 1))
     return _columns(collector, {**walker.head, **walker.tail}, source)
 

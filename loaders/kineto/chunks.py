@@ -13,6 +13,7 @@ twice as slow per event. Only where the bytes show no boundary for long does a c
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -109,7 +110,7 @@ class Walker:
         self.tail: dict[str, Any] = {}
         self.bare = False
         self.ended = False
-        self.faults: dict[str, int] = {}
+        self.faults: Counter[str] = Counter()
         self._separator = b""
         self._buffer = bytearray(2 * BLOCK + 64)
         # One byte of slack in front, so that a `[` can stand before the first event.
@@ -172,7 +173,7 @@ class Walker:
             if repaired is None or self._layout.key not in repaired[0]:
                 return False
             head, faults = repaired
-            self._count(faults)
+            self.faults.update(faults)
         if self._layout.key not in head:
             return False
         del head[self._layout.key]
@@ -291,14 +292,14 @@ class Walker:
                     del keys[_LIST], keys[self._layout.key]
                     consumer.forget()
                     self.head |= keys
-                    self.faults = {"second_list": 1}
+                    self.faults = Counter({"second_list": 1})
                     self._begin += at
                     return True
         return False
 
     def _stop_before_second(self) -> None:
         """Pass over another trace."""
-        self._count({"second_trace": 1})
+        self.faults["second_trace"] += 1
         self._begin = self._end
         while self._fill():  # a compressed file is proven by its last bytes
             self._begin = self._end
@@ -396,16 +397,12 @@ class Walker:
         if repaired is not None:
             self.tail, faults = repaired
             del self.tail[_LIST]
-            self._count(faults)
+            self.faults.update(faults)
 
     def following(self) -> bytes:
         """What is buffered and not consumed: behind `read_head` the first entries."""
         with memoryview(self._buffer) as view:
             return bytes(view[self._begin : self._end])
-
-    def _count(self, faults: dict[str, int]) -> None:
-        for fault, count in faults.items():
-            self.faults[fault] = self.faults.get(fault, 0) + count
 
     def _consume(self, count: int) -> None:
         self._begin += count

@@ -8,6 +8,7 @@ odd event is decoded event by event; a chunk that is no JSON goes through the re
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -131,8 +132,8 @@ class Collected:
     launch_flows: int = 0
     big_flows: bool = False
     accelerators: set[str] = field(default_factory=set)
-    left_out: dict[str, int] = field(default_factory=dict)
-    repairs: dict[str, int] = field(default_factory=dict)
+    left_out: Counter[str] = field(default_factory=Counter)
+    repairs: Counter[str] = field(default_factory=Counter)
     lost_events: int = 0
     lost_bytes: int = 0
     doubtful_from: int | None = None
@@ -180,8 +181,7 @@ class Collector:
         positions = np.asarray(repaired.positions, np.int64) + self.out.events
         if not self._take(events, positions, odd, lambda: raws):
             return self.broken(text, offset, last)
-        for fault, count in repaired.counts.items():
-            self._count(self.out.repairs, fault, count)
+        self.out.repairs.update(repaired.counts)
         self.out.lost_events += repaired.lost_events
         self.out.lost_bytes += repaired.lost_bytes
         if repaired.doubtful_from is not None and self.out.doubtful_from is None:
@@ -198,10 +198,6 @@ class Collector:
         self.out.events += count
         if self._on_progress:
             self._on_progress(offset + length)
-
-    @staticmethod
-    def _count(counts: dict[str, int], key: str, count: int = 1) -> None:
-        counts[key] = counts.get(key, 0) + count
 
     def _one_by_one(self, raws: list[Raw], odd: dict[int, Any]) -> list[Any]:
         """Records of events where some do not fit; what fits nowhere is None, and `odd` says why."""
@@ -297,7 +293,7 @@ class Collector:
             if isinstance(reason, dict):
                 self.out.metadata_events += _context_event(reason)
                 reason = "metadata"
-            self._count(self.out.left_out, reason)
+            self.out.left_out[reason] += 1
         if any(isinstance(reason, str) for reason in odd.values()):
             texts = raws()
             self._meet([texts[i] for i, reason in odd.items() if isinstance(reason, str)])
@@ -315,7 +311,7 @@ class Collector:
     def _take_flows(self, events: list[Any], family: Family, category: str) -> None:
         """Keep the arrows between the passes, count the other entries that become no node."""
         if family is Family.other:
-            self._count(self.out.left_out, f"category {category}", len(events))
+            self.out.left_out[f"category {category}"] += len(events)
             drawn = [e for e in events if e.ph in _DRAWN or (e.ph == "X" and _is_given(e.dur))]
             self._meet_times(self._times([e.ts for e in drawn if _is_given(e.ts)]))
         elif family is Family.launch_flow:
@@ -357,12 +353,12 @@ class Collector:
     ) -> None:
         start, (dur, flags) = self._times(times), self._durations([e.dur for e in events], family)
         if (unreadable := (start == UNREADABLE_NS) | (dur == UNREADABLE_NS)).any():
-            self._count(self.out.left_out, "unreadable", int(unreadable.sum()))
+            self.out.left_out["unreadable"] += int(unreadable.sum())
             kept = np.flatnonzero(~unreadable)
             events, uids, positions = [events[i] for i in kept.tolist()], uids[kept], positions[kept]
             start, dur, flags = start[kept], dur[kept], flags[kept]
         if negative := int(np.count_nonzero(flags & Flag.negative_duration)):
-            self._count(self.out.repairs, "negative_duration", negative)
+            self.out.repairs["negative_duration"] += negative
         count = len(events)
         places = zip([e.pid for e in events], [e.tid for e in events], strict=True)
         columns = {
@@ -418,7 +414,7 @@ class Collector:
             original = self._ids([a.original_stream for a in args])
             columns["stream"] = np.where(original != -1, original, columns["stream"])
         if family in (Family.gpu, Family.memory):
-            columns["bytes"] = _byte_counts([a.bytes for a in args])
+            columns["bytes"] = _numbers([a.bytes for a in args], _byte_count)
         if family is Family.op:
             # JSON has no bare control characters, so joined parts cannot be mistaken for others.
             keys = [b"\x1f".join((a.dims, a.types, a.strides, a.concrete, a.instruction)) for a in args]
@@ -449,10 +445,7 @@ class Collector:
 
     def _ids(self, values: list[Any]) -> np.ndarray:
         """Ids as int64; -1 for none; ids that are text or too large get codes that stand for them."""
-        try:
-            return np.fromiter(values, np.int64, len(values))
-        except (TypeError, ValueError, OverflowError):
-            return np.fromiter(map(self._odd_id, values), np.int64, len(values))
+        return _numbers(values, self._odd_id)
 
     def _odd_id(self, value: Any) -> int:
         if value is None or value == "":
@@ -479,11 +472,12 @@ def _is_given(value: Any) -> bool:
     return len(memoryview(value)) > 0 if isinstance(value, Raw) else value == value
 
 
-def _byte_counts(values: list[Any]) -> np.ndarray:
+def _numbers(values: list[Any], odd: Callable[[Any], int]) -> np.ndarray:
+    """Numbers as int64; where one is none, all as `odd` reads them."""
     try:
         return np.fromiter(values, np.int64, len(values))
     except (TypeError, ValueError, OverflowError):
-        return np.fromiter(map(_byte_count, values), np.int64, len(values))
+        return np.fromiter(map(odd, values), np.int64, len(values))
 
 
 def _byte_count(value: Any) -> int:

@@ -13,7 +13,7 @@ from msgspec import Raw, Struct, field
 
 from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.details import Details, stream_id
+from tracelens_graph.graph.details import Details, source_id
 from tracelens_graph.loaders.kineto.collect import Chunk
 from tracelens_graph.loaders.sources import Source
 from tracelens_graph.utils.arrays import Rows
@@ -91,10 +91,7 @@ class FileDetails(Details):
 
     def identity(self) -> str:
         """Hash of the decompressed bytes, as read: a repaired file keeps the id of the broken one."""
-        with self.source.open() as stream:
-            found = stream_id(stream)
-        self.source.check_unchanged()
-        return found
+        return source_id(self.source)
 
 
 def _repaired(text: bytes, chunk: Chunk) -> bytes:

@@ -66,9 +66,8 @@ def merge(first: Collected, second: Collected) -> Collected:
     first.collectives += [(uid + first.events, args) for uid, args in second.collectives]
     first.metadata_events += second.metadata_events
     first.accelerators |= second.accelerators
-    for counts, more in ((first.left_out, second.left_out), (first.repairs, second.repairs)):
-        for key, count in more.items():
-            counts[key] = counts.get(key, 0) + count
+    first.left_out.update(second.left_out)
+    first.repairs.update(second.repairs)
     first.big_flows |= second.big_flows
     if first.doubtful_from is None and second.doubtful_from is not None:
         first.doubtful_from = first.events + second.doubtful_from
@@ -116,8 +115,8 @@ def event_table(out: Collected) -> EventTable:
         columns[prop.name] = _filled(prop, parts, sizes)
     names = list(out.names)
     _refine_kinds(columns, names)
-    for name in ("sequence", "forward_thread", "external_id", "correlation"):
-        _drop_zeros(columns, name)
+    for name in ("forward_thread", "external_id", "correlation"):  # sequence numbers count from zero
+        columns[name][columns[name] == 0] = -1
     argsets = _canonical_argsets(columns, list(out.argsets))
     instructions = [one[4] for one in argsets] if any(one[4] for one in argsets) else []
     return EventTable(columns, names, list(out.threads), [one[:4] for one in argsets], instructions=instructions)
@@ -154,13 +153,6 @@ def _refine_kinds(columns: dict[str, np.ndarray], names: list[str]) -> None:
         as_range, as_op = ((kind == one) & step[name] for one in (Kind.Annotation, Kind.Op))
         kind[as_op] = Kind.Annotation if as_range.any() else Kind.Step
         kind[as_range] = Kind.Step
-
-
-def _drop_zeros(columns: dict[str, np.ndarray], name: str) -> None:
-    """Zero is "none" for ids (not for sequence numbers, which count from zero)."""
-    if name != "sequence":
-        values = columns[name]
-        values[values == 0] = -1
 
 
 def _canonical_argsets(columns: dict[str, np.ndarray], raw: list[bytes]) -> list[tuple[str, str, str, str, str]]:

@@ -84,9 +84,7 @@ def load_kineto(source: Source, progress: Progress | None = None, processes: int
         out.left_out[FAR_TIME] = strays
         kept = set(table.columns["uid"].tolist())
         out.collectives = [one for one in out.collectives if one[0] in kept]
-    for fault, count in walker.faults.items():
-        out.repairs[fault] = out.repairs.get(fault, 0) + count
-    out.repairs |= dict.fromkeys(sorted(source.faults), 1)
+    out.repairs.update(walker.faults)
     context = context_of(out.metadata_events)
     if not out.columns and _is_foreign(keys, out):
         names = [name for _, name, _ in context["processes"]]
@@ -111,7 +109,7 @@ def load_kineto(source: Source, progress: Progress | None = None, processes: int
         events=out.events,
         accelerator=", ".join(sorted(out.accelerators)),
         left_out=left_out,
-        repairs=out.repairs,
+        repairs={**out.repairs, **dict.fromkeys(sorted(source.faults), 1)},
         lost_events=out.lost_events,
         lost_bytes=out.lost_bytes,
         doubtful_from=out.doubtful_from,

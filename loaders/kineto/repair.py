@@ -74,7 +74,7 @@ class Repaired:
     events: list[bytes] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
     pieces: int = 0
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
     lost_events: int = 0
     lost_bytes: int = 0
     doubtful_from: int | None = None
@@ -179,7 +179,7 @@ class _Stretch:
             if unread or others:
                 self._lose(behind, at, 0 if unread else others, closed)
             elif behind and (commas := text.count(b",", behind, at)) != (0 if closed else 1) and (event or closed):
-                self._count("trailing_comma" if commas else "missing_comma")
+                self.out.counts["trailing_comma" if commas else "missing_comma"] += 1
                 if event:  # perhaps one stood between the commas, or its end here
                     self._doubt()
             if event is None:
@@ -270,8 +270,7 @@ class _Stretch:
         self.out.events.append(event.json)
         self.out.positions.append(self.out.pieces)
         self.out.pieces += 1
-        for fault in event.faults:
-            self._count(fault)
+        self.out.counts.update(event.faults)
         if event.doubtful:
             self._doubt()
 
@@ -280,7 +279,7 @@ class _Stretch:
         text = self._text[begin:end].strip(b" \t\r\n,")
         events = others or _count_of_events(text)
         if not events:
-            self._count("damage")
+            self.out.counts["damage"] += 1
         self.out.pieces += events
         self.out.lost_events += events
         self.out.lost_bytes += len(text)
@@ -291,9 +290,6 @@ class _Stretch:
     def _doubt(self) -> None:
         if self.out.doubtful_from is None:
             self.out.doubtful_from = self.out.pieces
-
-    def _count(self, fault: str) -> None:
-        self.out.counts[fault] = self.out.counts.get(fault, 0) + 1
 
 
 def holds_two_events(event: bytes, keys: Collection[str] = _ONCE) -> bool:

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from msgspec import Raw
 
+from tracelens_graph.graph.core import Core
 from tracelens_graph.utils.arrays import Ns
 
 EXACT_BELOW_US = 2.0**43
@@ -114,3 +115,8 @@ def epoch_ns(base: object) -> int:
     except (TypeError, ValueError, OverflowError):
         return 0
     return ns if EARLIEST_NS < ns < LATEST_NS else 0
+
+
+def origin_ns(core: Core) -> int:
+    """What the start of a graph is in the times that its file shows, ns."""
+    return core.info.start_epoch_ns - epoch_ns(core.info.metadata.get("baseTimeNanoseconds"))

@@ -15,8 +15,9 @@ import numpy as np
 
 from tracelens_graph.errors import DamagedBytesError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.details import NO_TEXT, Details, stream_id
+from tracelens_graph.graph.details import NO_TEXT, Details, source_id
 from tracelens_graph.graph.node import Node
+from tracelens_graph.loaders.kineto.times import origin_ns
 from tracelens_graph.loaders.sources import Source
 from tracelens_graph.loaders.xplane.collect import Index
 from tracelens_graph.loaders.xplane.space import stats_of
@@ -88,10 +89,7 @@ class XplaneDetails(Details):
 
     def identity(self) -> str:
         """Hash of the decompressed bytes."""
-        with self._source.open() as stream:
-            found = stream_id(stream)
-        self._source.check_unchanged()
-        return found
+        return source_id(self._source)
 
     def _recorded(self, data: Buffer, begin: int, end: int) -> dict[int, dict[str, Any]]:
         """uid -> statistics of the events in a stretch of uids."""
@@ -140,15 +138,10 @@ class XplaneDetails(Details):
             "name": _name(kind, name),
             "pid": pid,
             "tid": tid,
-            "ts": (int(c.start_ns[row]) + self._origin) / 1000,
+            "ts": (int(c.start_ns[row]) + origin_ns(self._core)) / 1000,
             "dur": int(c.dur_ns[row]) / 1000,
             "args": args,
         }
-
-    @property
-    def _origin(self) -> int:
-        """Start of the graph's first event, ns from the profile's start."""
-        return self._core.info.start_epoch_ns - int(self._core.info.metadata["baseTimeNanoseconds"])
 
 
 def _name(kind: Kind, name: str) -> str:

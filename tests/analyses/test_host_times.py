@@ -95,6 +95,16 @@ def test_own_time_and_total() -> None:
     assert list(figures(core, "thread").values()) == [[2, 120, 120], [1, 30, 30]]
 
 
+def test_no_gpu_is_idle_before_its_first_work_and_behind_the_last() -> None:
+    events = [
+        span("python_function", "profiler.py(1): start_trace", 0, 900),
+        span("python_function", "run.py(1): f", 900, 90),
+        call(905, 1), gpu(910, 10, 1), call(930, 2), gpu(950, 10, 2),
+    ]  # fmt: skip
+    rows = {row["name"]: US * row["idle_ms"] for row in host_times(load_core(events), "function").records()}
+    assert rows == pytest.approx({"profiler.py(1): start_trace": 0, "run.py(1): f": 30})
+
+
 def test_every_frame_is_a_line_where_all_are_asked_for() -> None:
     every = Window(work()).with_all_frames()
     assert figures(every, "line")["torch/nn/modules/module.py(1): _call_impl"] == [1, 20, 60]
@@ -104,7 +114,7 @@ def test_shares_are_of_the_whole_time_as_the_times_are_and_idle_time_is_that_of_
     rows = {row["name"]: row for row in host_times(work(), "line").records()}
     main, loop = rows["train.py(1): main"], rows["train.py(9): loop"]
     assert (main["percent"], loop["percent"]) == (pytest.approx(100 * 40 / 120), pytest.approx(100 * 80 / 120))
-    assert US * main["idle_ms"] == pytest.approx(40)
+    assert US * main["idle_ms"] == pytest.approx(20)  # of 40 without GPU work, 20 lie between GPU events
     assert US * loop["idle_ms"] == pytest.approx(80 - 30)  # the kernel runs from 55 to 85
     assert (main["uid"], loop["uid"]) == (1, 2)
 

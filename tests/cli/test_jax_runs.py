@@ -96,7 +96,7 @@ def test_jax_beside_pytorch(run: Run, jax_run: Path, torch_run: Path) -> None:
     shared = [line for line in out.splitlines() if line.startswith("GEMM") and "torch" not in line]
     assert any("16384 x 4096 x 1024" in line and "jax" not in line for line in shared)
     attention = [line for line in out.splitlines() if line.startswith("Flash Attention")]
-    assert ["8 x 16 x 512 x 512 x 64, ca" in line for line in attention] == [True, True]
+    assert ["8 x 16 x 512 x 512 x" in line for line in attention] == [True, True]
     assert not any("torch" in line or "jax" in line for line in attention)
     (profile,) = jax_run.rglob("*.xplane.pb")
     code, out, _ = run("diff", torch_run, profile)

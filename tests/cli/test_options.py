@@ -283,6 +283,7 @@ def test_the_device_is_that_of_the_trace_unless_another_is_named(run: Run, job: 
         ("report TRACE --sort nosuch", 2, "--sort: no table has a column 'nosuch'; there are type, "),
         ("report TRACE --sort cals", 2, "--sort: no table has a column 'cals'; did you mean calls?"),
         ("report TRACE --top x", 2, "--top: 'x' is not a valid int"),
+        ("modules TRACE --top 3", 2, "no such option: --top; did you mean --depth or --min-percent?"),
         ("report TRACE --tpo 3", 2, "no such option: --tpo; did you mean --"),
         ("report", 2, "missing argument 'TRACE...' (see "),
         ("report TRACE --format xml --table x", 2, "--format / -f: 'xml' is not one of 'table', "),

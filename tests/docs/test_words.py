@@ -27,6 +27,18 @@ EVERYWHERE = {
 IN_PAGES = {
     r"tells?|told": "show, list, name, separate",
     r"of which": "whose, a clause of its own",
+    r"but for": "except, without",
+    r"as ever": "as usual",
+    r"anyhow": "usually, in any case",
+    r"held against": "compared with",
+    r"put down to": "explained by",
+    r"so (?:is|are|does|do) (?:what|those)": "name the subject",
+    r"not found are": "... are missed",
+    r"nothing of an? \w+": "no ...",
+    r"in its stead": "instead",
+    r"(?:is|are) said": "a line says",
+    r"stands? behind": "comes after",
+    r"takes? the place of all": "replaces everything",
 }
 """The same, in pages alone: other sentences of the program still have these."""
 

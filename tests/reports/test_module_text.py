@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracelens_graph.analyses.places.modules import module_times, modules
-from tracelens_graph.frameworks import XLA
+from tracelens_graph.frameworks import PYTORCH, XLA
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.nxview.trace_graph import TraceGraph
 from tracelens_graph.reports.module_text import module_text
@@ -63,6 +63,19 @@ def test_with_backward_work() -> None:
         "(all GPU events) .............................. (10.00  1,234.50  1,244.50)",
         "└── nn.Module: Linear [3 instances, 6 calls] ... (9.00      0.50      9.50)",
     ]
+
+
+def test_what_is_in_no_module_and_not_backward_is_neither() -> None:
+    outside = PYTORCH.outside_modules
+    rows: list[Row] = [
+        (0, "(all GPU events)", 0, 0, 16.0, 2.0, None), (1, "Net_0", 1, 1, 9.0, 2.0, 7),
+        (2, outside, 0, 0, 9.0, 2.0, None), (1, outside, 0, 0, 4.0, 0.0, None),
+        (1, "(no launch in trace)", 0, 0, 3.0, 0.0, None),
+    ]  # fmt: skip
+    assert [found for line in module_text(table(rows)) if (found := re.findall(r"\d+\.\d\d", line))] == [
+        ["9.00", "2.00", "18.00"], ["9.00", "2.00", "11.00"], ["9.00", "2.00", "11.00"], ["0.00", "0.00", "4.00"],
+        ["0.00", "0.00", "3.00"],
+    ]  # fmt: skip
 
 
 def test_narrow_terminals_cut_names_and_branches() -> None:
@@ -124,7 +137,7 @@ def test_every_tree_can_be_read_back(tree: list[int], width: int, data: st.DataO
 
 def test_named_scopes_are_no_modules_of_pytorch() -> None:
     core = load_core(training_profile())
-    text = "\n".join(module_text(modules(core), word=XLA.module_prefix))
+    text = "\n".join(module_text(modules(core), framework=XLA))
     assert "scope: mlp" in text
     assert "outside of these scopes" in text
     assert "nn.Module" not in text

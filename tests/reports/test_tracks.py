@@ -20,11 +20,12 @@ from tracelens_graph.analyses.idle.idle import idle_parts
 from tracelens_graph.analyses.ranks.matched_collectives import APART, MatchedCollectives
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.loaders.kineto.times import origin_ns
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.output.files import GENERATOR
 from tracelens_graph.reports import tracks as module
 from tracelens_graph.reports.tracks import CATEGORY, PATH, JobTracks, Slice, Track, counters, track_entries, tracks
-from tracelens_graph.stores.cut import entries, origin_ns, whole, write_entries
+from tracelens_graph.stores.cut import entries, whole, write_entries
 
 GPU = {"device": 0, "stream": 7}
 

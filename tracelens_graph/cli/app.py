@@ -294,7 +294,7 @@ def _usage_line(error: Any) -> str:
         names = [place] if isinstance(place, str) else place or []
         where = " / ".join(name.strip("'\"") for name in names).replace("' / '", " / ")
         message = f"{where}: {_begun_small(error.message)}" if where else error.message
-    elif meant := _format_meant(error) or getattr(error, "possibilities", None):
+    elif meant := _meant(error) or getattr(error, "possibilities", None):
         message = f"no such option: {error.option_name}; did you mean {' or '.join(sorted(meant))}?"
     else:
         message = _begun_small(error.format_message())
@@ -305,12 +305,18 @@ def _usage_line(error: Any) -> str:
     return line
 
 
-def _format_meant(error: Any) -> list[str]:
-    """The option that is meant by the name of a format as an option, such as --csv."""
+_INSTEAD_OF = {"top": ("--depth", "--min-percent", "--max-lines")}
+"""Options of most commands, and what shortens the answer of a command that does not have them."""
+
+
+def _meant(error: Any) -> list[str]:
+    """What is meant by an option that other commands have, or by a format as an option, such as --csv."""
     context, name = getattr(error, "ctx", None), getattr(error, "option_name", "").lstrip("-")
     options = {param.name: param for param in context.command.params} if context is not None else {}
     words = getattr(getattr(options.get("format"), "type", None), "choices", ())
-    return [f"--format {name}"] if name in [getattr(word, "value", word) for word in words] else []
+    if name in [getattr(word, "value", word) for word in words]:
+        return [f"--format {name}"]
+    return [spelled for spelled in _INSTEAD_OF.get(name, ()) if spelled[2:].replace("-", "_") in options]
 
 
 def _begun_small(text: str) -> str:
@@ -367,8 +373,8 @@ def options(
         option(
             "--capture",
             metavar="FOLDER|FILE",
-            help="Captures of the graphs that the trace replays: its kernels get their ops, shapes and modules; may be "
-            "given again.",
+            help="Captures of the graphs that the trace replays, which give its kernels ops, shapes and modules; may "
+            "be given again.",
         ),
     ] = None,
     identify: Annotated[
@@ -384,8 +390,8 @@ def options(
         option(
             "--like",
             metavar="OTHER",
-            help="Identify replayed kernels as in another trace of the model, which knows ops: eager, of another "
-            "platform or batch size, or a capture.",
+            help="Identify replayed kernels as in another trace of the model that has ops: eager, of another platform "
+            "or batch size, or a capture.",
         ),
     ] = None,
     memory: Annotated[
@@ -408,7 +414,7 @@ def options(
 
     Without a command, `tracelens-graph TRACE` is `tracelens-graph report TRACE`.
 
-    --cache, --force, --capture, --identify, --like, --memory, --generic and --debug may stand behind the command, too.
+    --cache, --force, --capture, --identify, --like, --memory, --generic and --debug may also come after the command.
     """
     if generic:  # other processes read traces, too
         os.environ[GENERIC] = "1"

@@ -65,8 +65,7 @@ def ask(
 ) -> None:
     """Ask a trace, or several, a question by its name; without arguments, list the questions.
 
-    The same questions can be asked of traces in a database, by `db query`. A parameter top of a question is what --top
-    says.
+    `db query` asks the same questions of traces in a database. --top sets the parameter top of a question.
 
     Example: tracelens-graph ask idle_gaps trace.json.gz --param top=5
 

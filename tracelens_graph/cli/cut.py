@@ -43,20 +43,17 @@ def cut(
     ] = None,
     around: Annotated[
         str | None,
-        option(metavar="TIME", help="How much before and after it: 5ms, 200us. Default: 1ms; iterations alone."),
+        option(metavar="TIME", help="Time before and after it: 5ms, 200us. Default: 1ms; for iterations none."),
     ] = None,
-    from_: Annotated[
-        str | None, option("--from", metavar="TIME", help="From this time on, that of Perfetto UI.")
-    ] = None,
+    from_: Annotated[str | None, option("--from", metavar="TIME", help="From this time of Perfetto UI on.")] = None,
     to: Annotated[str | None, option("--to", metavar="TIME", help="Up to this time.")] = None,
 ) -> None:
     """Cut a piece out of a trace, as a small trace that Perfetto UI opens.
 
-    It holds whole events: all that overlap the time, the launches of GPU work in it with their callers, the steps and
-    annotations around, and the arrows between them; of the event named, its GPU work, whenever it ran. Of iterations
-    it holds what belongs to them, and nothing around them without --around. A time without a unit is in microseconds.
-    With --collective the file holds all ranks of a job, each as processes of its own, on one clock, and arrows join
-    the kernels of a collective.
+    The piece holds whole events: all that overlap the time, the launches of its GPU work with their callers, the steps
+    and annotations around them, and the arrows between them. For a named event it holds all its GPU work, whenever that
+    ran. For iterations it holds what belongs to them, and what is around them only with --around. A time without a unit
+    is in microseconds. With --collective the file holds all ranks of a job, each as processes of its own.
 
     Example: tracelens-graph cut trace.json.gz --uid 1234 --around 5ms -o cut.json.gz
 

@@ -26,15 +26,15 @@ def cypher(
     *,
     param: Parameters = None,
     run: Annotated[
-        str, option(metavar="NAME", help="Run that the traces are the ranks of; else each is its own.")
+        str, option(metavar="NAME", help="Make the traces ranks of this run. Default: each is a run of its own.")
     ] = "",
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="When it is given up.")] = 60.0,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Give up after this time.")] = 60.0,
     top: Top = None,
     outputs: OneTable,
 ) -> None:
     """Ask traces in Cypher, without a server: labels, types and properties are those of a Neo4j database.
 
-    Nothing is written. What a statement is about is kept in the user's cache, so that the next one is instant.
+    It writes nothing except to the user's cache, which keeps what a statement needed, so the next one is instant.
 
     Example: tracelens-graph cypher trace.json.gz "MATCH (k:Kernel) RETURN k.short_name, count(*) AS n ORDER BY n DESC"
     """

@@ -61,7 +61,7 @@ def diff(
     within: Annotated[
         bool,
         typer.Option(
-            "--within", help="Of one trace: which layer or step is not like the others; of several: which rank."
+            "--within", help="Find the layer or step of one trace, or the rank of several, that is unlike the others."
         ),
     ] = False,
     names: Names = None,
@@ -80,7 +80,7 @@ def diff(
             min=0,
             max=100,
             show_default=False,
-            help="With --tree: fold what has less percent of time and of change; 1 else.",
+            help="With --tree: fold calls with less percent of time and of change. Default: 1.",
         ),
     ] = None,
     top: Top = None,
@@ -93,20 +93,19 @@ def diff(
 ) -> None:
     """Compare two runs or more: what takes longer, what less, where, and why.
 
-    The call trees of traces are aligned, so that each change of the GPU time has its place in the program. Where both
-    have steps, and no part of them is chosen, a step of median GPU time is compared with one, of ranks of one job the
-    same; of servers several of equal phase and size, below what a step of each phase takes.
+    The call trees of traces are aligned, so each change of the GPU time has its place in the program. If both traces
+    have steps and no part is chosen, one step of median GPU time of each is compared; for ranks of one job the same
+    step, for servers several steps of equal phase and size.
 
-    --by-name joins the tables of their reports row by row instead, of whole runs: take it where there is no trace of a
-    run any more but a report in JSON or a folder of CSV tables (then it is not needed), where the runs are of two
-    frameworks, and for limits on figures of a report, such as --fail-if 'busy_ms:pct > 5'. --table NAME prints one of
-    the tables.
+    --by-name joins the tables of their reports row by row instead, for whole runs. Use it for runs of two frameworks,
+    and for limits on figures of a report, such as --fail-if 'busy_ms:pct > 5'. It is implied if a report in JSON or a
+    folder of CSV tables takes the place of a trace. --table NAME prints one of the tables.
 
     --within compares the layers or steps of one trace, or the ranks of a job, with each other. With --layout tracelens
-    and --csv the files are those of TraceLens's TraceDiff, of whole traces as there; by name, of its
+    and --csv, files are those of TraceLens's TraceDiff, for whole traces; with --by-name, those of its
     compare_perf_reports.
 
-    Of snapshots of CUDA memory, what grew is shown: --table memory_at_end.
+    For snapshots of CUDA memory, it shows what grew: --table memory_at_end.
 
     Example: tracelens-graph diff trace.json.gz other.json.gz
 

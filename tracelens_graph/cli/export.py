@@ -36,12 +36,12 @@ def save(
     et: ExecutionTraceFile = None,
     rank: Annotated[
         str | None,
-        option(metavar="N", help="Of a file or folder of several ranks: this one alone, with the uids of its report."),
+        option(metavar="N", help="Only this rank of a file or folder of several, with the uids of its report."),
     ] = None,
 ) -> None:
     """Save the graph of a trace to one file that opens again in an instant.
 
-    Every command takes such a file in place of a trace. With --et it holds what links the two, too.
+    Every command takes such a file like a trace. With --et the file also holds the links between the two.
 
     Example: tracelens-graph save trace.json.gz -o trace.tlg
 
@@ -77,7 +77,7 @@ def export(
     outputs: Annotated[Outputs, Writes(*_GRAPHS, *_GPU_TIME, screen="", old=_GPU_TIME)],
     rank: Annotated[
         str | None,
-        option(metavar="N", help="Of several traces: only this rank, with what the others show of its waits."),
+        option(metavar="N", help="Only this rank of several traces, with what the others show of its waits."),
     ] = None,
 ) -> None:
     """Write the graph, or what is known of its GPU time, for other programs.
@@ -85,12 +85,12 @@ def export(
     graphml, parquet and csv hold the graph, its nodes and edges with all their properties. GraphML is one file. Parquet
     and CSV are two: from trace.csv they are trace-nodes.csv and trace-edges.csv; with -f, FILE is a folder for them.
 
-    folded, for flamegraph.pl, and speedscope, for speedscope.app, hold GPU time by module, op, line of Python and
-    kernel. perfetto is the trace again, with tracks of what is known of GPU work, for ui.perfetto.dev. A file whose
-    name ends with .gz is compressed.
+    folded (for flamegraph.pl) and speedscope (for speedscope.app) hold GPU time by module, op, line of Python and
+    kernel. perfetto is the trace again, for ui.perfetto.dev, with tracks about GPU work. A file whose name ends with
+    .gz is compressed.
 
-    Of the ranks of a job perfetto takes several traces: all go into one file on one clock, or one with --rank. Their
-    collectives show who waited for whom, and the critical path is that of the job.
+    For the ranks of a job, perfetto takes several traces and writes all into one file on one clock, or one with --rank.
+    Their collectives show who waited for whom, and the critical path is that of the job.
 
     Example: tracelens-graph export trace.json.gz -o trace.graphml
 
@@ -189,9 +189,10 @@ def _write_tracks(core: Core, others: Others | None, file: BinaryIO) -> tuple[st
         file: where to.
     """
     from tracelens_graph.graph.window import whole_window
+    from tracelens_graph.loaders.kineto.times import origin_ns
     from tracelens_graph.output.files import GENERATOR
     from tracelens_graph.reports.tracks import counters, track_entries, tracks
-    from tracelens_graph.stores.cut import entries, origin_ns, whole, write_entries
+    from tracelens_graph.stores.cut import entries, whole, write_entries
     from tracelens_graph.tables.terminal import progress_on_terminal
 
     with progress_on_terminal("copying") as progress:

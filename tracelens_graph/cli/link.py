@@ -38,8 +38,8 @@ def link(
         list[str] | None,
         option(
             metavar="ID|NAME",
-            help="All of this op: id of its node, or its name, for the most expensive of that name; may be given "
-            "again. Default: the most expensive of each of the most expensive kinds of ops.",
+            help="Show everything about this op: the id of its node, or a name for its most expensive op; may be given "
+            "again. Default: the most expensive op of each of the most expensive kinds.",
         ),
     ] = None,
     table: TableName = None,
@@ -51,8 +51,8 @@ def link(
 ) -> None:
     """Follow ops of an execution trace to their kernels in the profiler's trace, and back.
 
-    Shows how the traces join, what single ops were given, called and launched, and for all ops whether their GPU work
-    leads back to them, and why not. chakra is both traces as one, in the JSON form of chakra_trace_link.
+    It shows how the traces join, what single ops were given, called and launched, and for all ops whether their GPU
+    work leads back to them, and if not, why. chakra is both traces as one, in the JSON form of chakra_trace_link.
 
     Example: tracelens-graph link trace.json.gz --et execution-trace.json
 

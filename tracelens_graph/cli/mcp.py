@@ -62,8 +62,8 @@ def mcp(
 ) -> None:
     """Serve the traces of some folders to coding assistants, by the Model Context Protocol on standard streams.
 
-    Six tools: load, report, ask, tree, compare, cypher. They read only what lies in the folders, and write nothing
-    but a cache that goes with the server. Needs the extra mcp.
+    It has six tools: load, report, ask, tree, compare, cypher. They read only files in the folders, and write only a
+    cache that is deleted when the server ends. Needs the extra mcp.
 
     Example: tracelens-graph mcp traces/
     """

@@ -70,10 +70,10 @@ def model(
     measured: Annotated[str | None, option(metavar="TIME", help="A measured time to compare with: 95us.")] = None,
     outputs: OneTable,
 ) -> None:
-    """What an operation costs at least, and how fast devices can do it.
+    """Show what an operation costs at least, and how fast devices can do it.
 
-    Formulas are FORMULAS. `model FORMULA` alone lists the sizes of one; `model architectures` lists the devices that
-    are known, `model architectures NAME` all that is known of one, and where it stands.
+    Formulas are FORMULAS. `model FORMULA` lists the sizes of one, `model architectures` the known devices, and
+    `model architectures NAME` all figures of one with their sources.
 
     Example: tracelens-graph model gemm m=4096 n=4096 k=4096 --arch h100-sxm
 

@@ -130,10 +130,10 @@ ExecutionTraceFile = Annotated[
     option(
         "--et",
         metavar="FILE",
-        help="Execution trace of the same run: what ops were given and made, and arguments that TRACE lacks.",
+        help="Execution trace of the same run, for tensors that ops take and make, and arguments that TRACE lacks.",
     ),
 ]
-Names = Annotated[str | None, option(metavar="A,B,...", help="What to call the traces; else by file or folder.")]
+Names = Annotated[str | None, option(metavar="A,B,...", help="Names of the traces. Default: by file or folder.")]
 LinkedOnly = Annotated[bool, option("--linked-only", help="Leave out GPU events whose launch is not in the trace.")]
 SchedulerAddress = Annotated[
     str | None,

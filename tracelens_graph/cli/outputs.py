@@ -235,12 +235,12 @@ class Writes(Group):
         found = []
         if self._files:
             endings = dict.fromkeys(FORMATS[name][1] for name in self.formats)
-            says = "; its suffix says what" if len(endings) > 1 else ""
+            says = "; its suffix chooses the format" if len(endings) > 1 else ""
             about = f"Write a file{says}: {', '.join(endings)}. May be given again."
             kind, default = (list[str], ...) if self._needed else (list[str] | None, None)
             found.append(made_option("output", kind, default, "--output", "-o", metavar="FILE", help=about))
         if names := [name for name in (self._screen, *self.formats) if name][self._needed :]:
-            about = "What is printed; of a file whose suffix does not say it, its format."
+            about = "Format to print, or of a file whose suffix does not show it."
             choice = StrEnum("Format", {name: name for name in names}) | None  # type: ignore[operator]
             found.append(made_option("format", choice, None, "--format", "-f", help=about))
         if self._folder:

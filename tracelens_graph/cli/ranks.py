@@ -51,13 +51,13 @@ def ranks(
         list[str] | None,
         option(
             metavar="CHANGE",
-            help="How long it would be with repair=RANK (its number or name, 4,5 for two, stage2, host0, all), "
+            help="Show how long it would take with repair=RANK (its number or name, 4,5 for two, stage2, host0, all), "
             "scale=KERNELS:0.5, remove=FUNCTION (of the host), bandwidth=GROUP:2, overlap=COLLECTIVE, "
             "collectives=2 (twice as fast), allreduce=2 or op:aten::mm=2; may be given again.",
         ),
     ] = None,
     recorded_clocks: Annotated[
-        bool, option("--recorded-clocks", help="Take clocks as they are, also where hosts differ.")
+        bool, option("--recorded-clocks", help="Take clocks as they are, even if hosts differ.")
     ] = False,
     table: TableName = None,
     top: Top = None,
@@ -70,7 +70,7 @@ def ranks(
         bool,
         option(
             "--lenient",
-            help="With --layout tracelens: where ranks disagree on kind or size, take the lowest rank's word.",
+            help="With --layout tracelens: if ranks disagree on kind or size, the lowest rank decides.",
         ),
     ] = False,
     scheduler: SchedulerAddress = None,
@@ -79,13 +79,14 @@ def ranks(
 ) -> None:
     """Show who waited for whom in a job of several ranks, what the network did, and what bounds a step.
 
-    Takes the traces of all ranks, mostly a folder. What ranks did together is matched, clocks of several hosts are
-    corrected by the ends of collectives, and waiting is separated from communication.
+    It takes the traces of all ranks, usually a folder. It matches what ranks did together, corrects the clocks of
+    several hosts by the ends of collectives, and separates waiting from communication.
 
     Example: tracelens-graph ranks traces/
 
     Pages and pictures show waits by rank and step, bandwidths by size of the message, and the step of median duration
-    on all ranks; with --step that one. With --layout tracelens the tables are those of TraceLens's collective report.
+    on all ranks; --step chooses another step. With --layout tracelens the tables are those of TraceLens's collective
+    report.
 
     Example: tracelens-graph ranks traces/ -o ranks.html
 
@@ -95,7 +96,7 @@ def ranks(
 
     Example: tracelens-graph ranks traces/ --path --step 4
 
-    A parquet file with one row per operation of a pipelined job has its slowdown against even work shown.
+    For a parquet file with one row per operation of a pipelined job, it shows the slowdown against even work.
 
     Example: tracelens-graph ranks traces/ --fail-if 'exposed_waiting_percent > 10'
     """

@@ -57,21 +57,19 @@ def replay(
     ] = None,
     uid: Annotated[
         str | None,
-        option(
-            metavar="UID", help="All calls with the arguments of this one; of a kernel of the one that launched it."
-        ),
+        option(metavar="UID", help="All calls with the arguments of this one; for a kernel, of its launching op."),
     ] = None,
     top: Annotated[
         int | None,
         option(
             metavar="N",
             min=0,
-            help=f"The first N operations and argument sets: with -o of those that can be replayed, with --gemms of "
-            f"products; 0 for all. Without it {ROWS}, with --op, --uid or --gemms all.",
+            help=f"The first N operations and argument sets (with -o, of those that can be replayed; with --gemms, of "
+            f"products); 0 for all. Default: {ROWS}; all with --op, --uid or --gemms.",
         ),
     ] = None,
     by: Annotated[
-        By, typer.Option(help="Which come first: those with the most GPU time, or with the most time above the roof.")
+        By, typer.Option(help="Order: first those with the most GPU time, or with the most time above the roof.")
     ] = By.gpu_time,
     output: Annotated[
         Path | None,
@@ -88,7 +86,7 @@ def replay(
         bool,
         option(
             "--full",
-            help="With -o: programs that check and restore more, with more options, in place of short ones to read.",
+            help="With -o: longer programs that check and restore more, with more options.",
         ),
     ] = False,
     batch: Annotated[
@@ -108,8 +106,8 @@ def replay(
         list[str] | None,
         option(
             metavar="SIZE=N,N...",
-            help="With -o: programs of the first operation at other sizes: batch=1,2,4,8; 4096=1024,2048, wherever "
-            "that size stands; query.0,key.0=1,2, the first sizes of these arguments.",
+            help="With -o: programs of the first operation at other sizes: batch=1,2,4,8; 4096=1024,2048 for every "
+            "dimension of that size; query.0,key.0=1,2 for the first dimensions of these arguments.",
         ),
     ] = None,
     gemms: Annotated[
@@ -129,9 +127,7 @@ def replay(
     ] = False,
     verify: Annotated[
         bool,
-        option(
-            "--verify", help="Run the programs of a folder under the profiler, and hold them against what was traced."
-        ),
+        option("--verify", help="Run the programs of a folder under the profiler, and compare them with the trace."),
     ] = False,
     python: Annotated[
         str | None, option(metavar="FILE", help="With --verify: a Python that has torch; else this one.")
@@ -154,14 +150,14 @@ def replay(
 ) -> None:
     """Make a small program of any operation of a trace, which replays it without the model.
 
-    Arguments are rebuilt from the shapes, types, strides and values that the profiler recorded. A program needs torch
-    alone. One of a profile of JAX computes instructions of XLA, needs JAX alone, and ends with an error if a result
-    has another shape or type than in the trace; --collectives is not for these. Without -o it is listed what can be
-    replayed, what is assumed, and what cannot and why. Tables are replay_signatures and replay_coverage, which is of
-    all GPU time.
+    Arguments are rebuilt from the shapes, types, strides and values that the profiler recorded. A program needs only
+    torch. For a profile of JAX, a program computes instructions of XLA, needs only JAX, and ends with an error if a
+    result has another shape or type than in the trace; there are no programs of collectives. Without -o, the command
+    lists what can be replayed, what is assumed, and what cannot and why. Tables are replay_signatures, and
+    replay_coverage for all GPU time.
 
-    Programs print their times, and write them with --json. --compare puts those of several devices side by side: by
-    operation (replay_results), and in sum as often as the trace calls them (replay_devices).
+    Programs print their times, and write them with --json. --compare shows the times of several devices side by side:
+    by operation (replay_results), and in sum as often as the trace calls them (replay_devices).
 
     Example: tracelens-graph replay trace.json.gz --top 5
 

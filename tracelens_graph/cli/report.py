@@ -69,13 +69,13 @@ def _contents(
         list[Added] | None,
         option(
             "--add",
-            help="Of an op which kernels run beside it on other streams, its first call with these arguments, modules "
-            "around it and the function that calls it; rows by module, or by number of kernels; what kernels do by "
-            "their names. May be given again.",
+            help="Add to ops the kernels beside them on other streams, the first call with these arguments, or the "
+            "modules around them and the calling function; rows by module or by number of kernels; categories of "
+            "kernels by name. May be given again.",
         ),
     ] = None,
     no_models: Annotated[
-        bool, option("--no-models", help="Without the tables of cost and rates that performance models give.")
+        bool, option("--no-models", help="Leave out the tables of cost and rates from performance models.")
     ] = False,
 ) -> Any:
     from tracelens_graph.analyses.report.report_tables import ReportOptions
@@ -134,13 +134,13 @@ def report(
 ) -> None:
     """Show where the GPU's time went, on one screen: a verdict with its evidence, the timeline, the most expensive ops.
 
-    --all prints all tables, --table one of them. Several traces, such as the ranks of a job, get a line each first,
-    and the straggler, if any, or the first the report. html is a page to click through: verdict, timeline, flame graph,
-    tables, roofline; md a comment for a pull request. With --layout tracelens tables are the sheets of TraceLens's
-    report, of PyTorch's traces or JAX's profiles.
+    --all prints all tables, --table one of them. Several traces, such as the ranks of a job, first get a line each;
+    then follows the report of the straggler, or of the first trace. html is a page to click through: verdict, timeline,
+    flame graph, tables, roofline. md is a comment for a pull request. With --layout tracelens, tables are the sheets of
+    TraceLens's report, for PyTorch's traces or JAX's profiles.
 
-    Where the file begins with GPU work of the step before, the first screen and the page are of the steps alone, as
-    with --step, and say what lies outside; --from 0ms takes all. Tables, JSON and --fail-if are of the whole trace.
+    If the file begins with GPU work of an earlier step, the first screen and the page cover the steps alone, as with
+    --step, and say what is outside; --from 0ms covers everything. Tables, JSON and --fail-if cover the whole trace.
 
     Example: tracelens-graph report trace.json.gz
 

@@ -48,10 +48,11 @@ def roofline(
 ) -> None:
     """Show what bounds the GPU's work, how much could be won, and which ops are far below the roof.
 
-    Parts of the time: ops bound by computing and by memory, ops without a model, communication, and idle time, with
-    that spent waiting for launches apart. They add up to the durations of all GPU events and the idle time.
+    The parts of the time are ops bound by computing and by memory, ops without a model, communication, and idle time,
+    with the time spent waiting for launches on its own. They add up to the durations of all GPU events and the idle
+    time.
 
-    Tables are roofline_summary, below_roof and unmodelled; csv, json and xlsx are of one, roofline_summary unless
+    Tables are roofline_summary, below_roof and unmodelled. csv, json and xlsx hold one of them: roofline_summary unless
     --table names another.
 
     Example: tracelens-graph roofline trace.json.gz -o roofline.html

@@ -44,9 +44,9 @@ def split(
 ) -> None:
     """Split the trace of a server into small traces that Perfetto UI opens.
 
-    Each holds what belongs to its iterations, whole events with their callers, launches and arrows: one file per phase
-    (prefill, mixed, decode), per stretch of the steady state, or per iteration. execution_details.json says of each
-    what is in it, with the keys of TraceLens's splitter. Of the ranks of a job, split each trace.
+    Each trace holds what belongs to its iterations, whole events with their callers, launches and arrows. There is one
+    file per phase (prefill, mixed, decode), per stretch of the steady state, or per iteration. execution_details.json
+    lists what is in each, with the keys of TraceLens's splitter. For the ranks of a job, split each trace.
 
     Example: tracelens-graph split trace.json.gz -o phases
 

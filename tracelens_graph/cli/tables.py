@@ -64,10 +64,10 @@ def modules(
     outputs: Annotated[Outputs, Writes(*TABLE, screen="text")],
     window: Window,
 ) -> None:
-    """Draw the tree of nn.Modules, of JAX of named scopes, with the GPU time of each, and what lies in none.
+    """Draw the tree of nn.Modules (JAX: named scopes) with the GPU time of each, and of work outside of them.
 
-    A module's time is that of the modules in it plus "Non-nn.Module GPU Ops", exactly. Backward work is charged to
-    the module of its forward op. The trace needs Python stacks (with_stack=True); of JAX, modules are named scopes.
+    A module's time is exactly the sum of the modules in it and "Non-nn.Module GPU Ops". Backward work is charged to the
+    module of its forward op. The trace needs Python stacks (with_stack=True); in JAX, named scopes are modules.
 
     Example: tracelens-graph modules trace.json.gz --by class --depth 3 --sort time
     """
@@ -79,7 +79,7 @@ def modules(
     if outputs.to_screen:
         from tracelens_graph.reports.module_text import module_text
 
-        print_lines(module_text(table, *screen(), core.framework.module_prefix))
+        print_lines(module_text(table, *screen(), core.framework))
     shown = Shown(table, hints=Call(trace, window, extension or []).to_open)
     outputs.write(shown, TABLE)
 
@@ -97,9 +97,9 @@ def tensor(
     et: ExecutionTraceFile = None,
     outputs: OneTable,
 ) -> None:
-    """Show the life of a tensor or a storage: made by whom, viewed, read and written by whom, with kernels and times.
+    """Show the life of a tensor or storage: who made, viewed, read and wrote it, with kernels and times.
 
-    Ids of tensors are used again once memory is free: where several had this id, they are listed. TRACE may be an
+    Ids of tensors are reused when memory is free; if several tensors had this id, they are listed. TRACE may be an
     execution trace itself; then there are no times.
 
     Example: tracelens-graph tensor trace.json.gz --et execution-trace.json.gz t123
@@ -123,8 +123,7 @@ def info(
 ) -> None:
     """Show what a trace holds, what is odd about it, and what was not recorded.
 
-    The first command to run on a trace: it says which questions the trace can answer, and which recording option
-    would answer more.
+    Run this command first: it says which questions the trace can answer, and which recording option would answer more.
 
     Example: tracelens-graph info trace.json.gz
 

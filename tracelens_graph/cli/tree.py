@@ -54,9 +54,8 @@ def tree(
         bool,
         option(
             "--host-time",
-            help="Host time per line, with all that is called and its own, the most first; and for how long of it the "
-            "GPU was idle. Calls of less than 1 % of the whole are counted only, threads in the background left out; "
-            "--max-lines 0 draws all.",
+            help="Host time per line, inclusive and own, the most first, and how long the GPU was idle in it. Calls of "
+            "less than 1 % of the whole are only counted, and background threads left out; --max-lines 0 draws all.",
         ),
     ] = False,
     depth: Annotated[int | None, option(min=0, metavar="N", help="Levels below the nodes.")] = None,

@@ -10,7 +10,7 @@ from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import union_length_by_group
 from tracelens_graph.graph.traversals import nearest_above, rows_of_kind
-from tracelens_graph.loaders.kineto.times import epoch_ns
+from tracelens_graph.loaders.kineto.times import origin_ns
 from tracelens_graph.reports.tree_text import Head, heads
 from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, PYTHON_KINDS, Kind
 from tracelens_graph.schema.categories import CATEGORY_OF_KIND
@@ -32,7 +32,7 @@ class EventTree:
 
     def __init__(self, graph: Core) -> None:
         self.graph = graph
-        self.clock_ns = graph.info.start_epoch_ns - epoch_ns(graph.info.metadata.get("baseTimeNanoseconds"))
+        self.clock_ns = origin_ns(graph)
 
     def arrange(self, python_frames: bool) -> None:
         """Make the tree with Python frames, or hang calls under the nearest op or runtime call instead."""

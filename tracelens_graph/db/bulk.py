@@ -293,7 +293,9 @@ class _Fields:
         self.has_breaks = False
         self._known: dict[int, tuple[Sequence[str], list[str]]] = {}
         self._writers: Mapping[Type, Callable[[Any], str]] = {
-            "str": self.text, "strs": self._list, "bool": _bool, "float": _float, "int": str,
+            "str": self.text, "strs": self._list, "int": str, "bool": lambda one: "true" if one else "false",
+            # As Java reads it.
+            "float": lambda one: repr(float(one)).replace("inf", "Infinity").replace("nan", "NaN"),
         }  # fmt: skip
 
     def forget(self) -> None:
@@ -322,12 +324,3 @@ class _Fields:
         if id(texts) not in self._known:
             self._known[id(texts)] = texts, [*map(self.text, texts), ""]
         return self._known[id(texts)][1]
-
-
-def _bool(value: bool) -> str:
-    return "true" if value else "false"
-
-
-def _float(value: float) -> str:
-    """As Java reads it."""
-    return repr(float(value)).replace("inf", "Infinity").replace("nan", "NaN")

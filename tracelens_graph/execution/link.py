@@ -17,6 +17,7 @@ import numpy as np
 from tracelens_graph.execution.lineage import Lineage, lineage
 from tracelens_graph.execution.tensor_uses import describe
 from tracelens_graph.execution.trace import ExecutionTrace
+from tracelens_graph.graph.arrays import expanded
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
@@ -224,9 +225,8 @@ class GraphTensors:
         """Storages that tensors lie on, and for each the place of its tensor; one that was resized has several."""
         tensor, storage = self.stored_in
         low, high = (np.searchsorted(tensor, tensors, side) for side in ("left", "right"))
-        place = np.repeat(np.arange(len(tensors)), high - low)
-        within = np.arange(len(place)) - np.repeat(np.cumsum(high - low) - (high - low), high - low)
-        return storage[low[place] + within], place
+        places, of = expanded(low, high)
+        return storage[places], of
 
     def storage_of(self, tensor: int) -> int:
         """The storage of a tensor, of several the one that came last; -1 for none."""

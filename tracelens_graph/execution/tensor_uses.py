@@ -18,6 +18,7 @@ from msgspec import Meta, Raw
 from tracelens_graph.execution.sides import Form, Sides, decoded, elements, raw_list
 from tracelens_graph.execution.tensor_places import ListPlaces, PlaceFinder, Places, value_at
 from tracelens_graph.execution.trace import ExecutionTrace
+from tracelens_graph.graph.arrays import expanded
 from tracelens_graph.utils.arrays import Mask, Numbering, Rows
 from tracelens_graph.utils.gc_pause import garbage_collection_paused
 
@@ -191,8 +192,8 @@ class _Reader:
         order = np.argsort(row * 2 + is_output, kind="stable")
         counts = np.array([len(one.position) for one in self.places], np.int64)
         count = counts[code]
-        read = _ranges((np.cumsum(count) - count)[order], count[order])
-        place = _ranges((np.cumsum(counts) - counts)[code[order]], count[order])
+        end, ends = np.cumsum(count)[order], np.cumsum(counts)[code[order]]
+        read, place = (expanded(one - count[order], one)[0] for one in (end, ends))
         node, output = (np.repeat(of[order], count[order]) for of in (row, is_output))
         table, self.numbers = np.concatenate(self.numbers, axis=1)[:, read], []
         sound = table[6] > 0
@@ -248,12 +249,6 @@ def _of_list(step: ListPlaces, values: Any) -> list[Any]:
     if len(values) != step.size:
         values = (values + [None] * step.size)[: step.size]
     return values if step.kept is None else [values[i] for i in step.kept.tolist()]
-
-
-def _ranges(begin: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """The numbers of some ranges, one range behind the other."""
-    shift = begin - (np.cumsum(count) - count)
-    return np.repeat(shift, count) + np.arange(int(count.sum()))
 
 
 def _are_tensors(values: list[Any]) -> bool:

@@ -24,11 +24,17 @@ _BLOCK = 1 << 20
 _DIGEST_BYTES = 16
 
 
-def stream_id(stream: Any) -> str:
-    """The id of a trace whose decompressed bytes the stream gives: 32 hexadecimal digits."""
+def source_id(source: Any) -> str:
+    """The id of a trace by the decompressed bytes of its source: 32 hexadecimal digits.
+
+    Raises:
+        ChangedTraceError: the file is no longer the one that was loaded.
+    """
     # A raw stream may give less than was asked for; the id must not depend on how its bytes arrive.
-    with BufferedReader(stream, _BLOCK) as reader:
-        return _hash_of_hashes(iter(lambda: reader.read(_BLOCK), b""))
+    with BufferedReader(source.open(), _BLOCK) as reader:
+        found = _hash_of_hashes(iter(lambda: reader.read(_BLOCK), b""))
+    source.check_unchanged()
+    return found
 
 
 def content_id(columns: Columns, tables: list[Any], programs: CompiledPrograms | None) -> str:

@@ -66,10 +66,6 @@ def _charged_to(core: Core) -> EdgeRows:
     return rows, core.columns.owner[rows]
 
 
-def _has_backward(core: Core) -> EdgeRows:
-    return autograd_of(core).forward, autograd_of(core).backward
-
-
 def _next_on_stream(core: Core) -> EdgeRows:
     rows, c = core.device_order, core.columns
     same = (c.device[rows[1:]] == c.device[rows[:-1]]) & (c.stream[rows[1:]] == c.stream[rows[:-1]])
@@ -90,10 +86,6 @@ def _syncs(core: Core) -> EdgeRows:
     return calls[at][found], syncs[found]
 
 
-def _depends_on(core: Core) -> EdgeRows:
-    return core.depends_on[:, 0], core.depends_on[:, 1]
-
-
 def _during(core: Core) -> EdgeRows:
     rows = np.flatnonzero(core.annotation >= 0)
     return rows, core.annotation[rows]
@@ -104,10 +96,10 @@ _BUILDERS: dict[str, Callable[[Core], EdgeRows]] = {
     "LAUNCHES": _launches,
     "RAN_AS": _ran_as,
     "CHARGED_TO": _charged_to,
-    "HAS_BACKWARD": _has_backward,
+    "HAS_BACKWARD": lambda core: (autograd_of(core).forward, autograd_of(core).backward),
     "NEXT_ON_STREAM": _next_on_stream,
     "SYNCS": _syncs,
-    "DEPENDS_ON": _depends_on,
+    "DEPENDS_ON": lambda core: (core.depends_on[:, 0], core.depends_on[:, 1]),
     "DURING": _during,
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from itertools import pairwise
 
 import numpy as np
@@ -133,7 +134,8 @@ def _stretches(start: Ns, end: Ns) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     solid = np.flatnonzero(end > start)
     time = np.concatenate((end[solid], start[solid]))
     order = np.argsort(time, kind="stable")  # what ends goes before what starts
-    which, running = np.concatenate((solid, solid))[order].tolist(), _Positions(len(start))
+    which = np.concatenate((solid, solid))[order].tolist()
+    running: list[int] = []
     since = [0] * len(start)
     found: list[tuple[int, int, int]] = []
 
@@ -143,59 +145,19 @@ def _stretches(start: Ns, end: Ns) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         since[position] = at
 
     for at, position, starts in zip(time[order].tolist(), which, (order >= len(solid)).tolist(), strict=True):
-        before, behind = running.below(position), running.above(position)
+        place = bisect_left(running, position)
+        before = running[place - 1] if place else -1
         if starts:
-            running.add(position)
+            running.insert(place, position)
             since[position] = at
         else:
-            running.remove(position)
+            del running[place]
             ends(before, position, at)
+        behind = running[place + starts] if place + starts < len(running) else -1
         if behind >= 0:
             ends(position if not starts else before, behind, at)
     table = np.array(found, np.int64).reshape(-1, 3)
     return table[:, 0], table[:, 1], table[:, 2]
-
-
-class _Positions:
-    """A set of numbers below a bound that knows the next smaller and greater: bits in two levels of words."""
-
-    def __init__(self, bound: int) -> None:
-        # As many words as bits in each: a step then touches two integers of about sqrt(bound) bits.
-        self._shift = max(bound.bit_length() // 2, 5)
-        self._mask = (1 << self._shift) - 1
-        self._words = [0] * ((bound >> self._shift) + 1)
-        self._filled = 0
-
-    def add(self, number: int) -> None:
-        self._words[number >> self._shift] |= 1 << (number & self._mask)
-        self._filled |= 1 << (number >> self._shift)
-
-    def remove(self, number: int) -> None:
-        at = number >> self._shift
-        self._words[at] ^= 1 << (number & self._mask)
-        if not self._words[at]:
-            self._filled ^= 1 << at
-
-    def below(self, number: int) -> int:
-        """The greatest number in the set that is smaller, -1 without one."""
-        at = number >> self._shift
-        if smaller := self._words[at] & ((1 << (number & self._mask)) - 1):
-            return (at << self._shift) + smaller.bit_length() - 1
-        if not (filled := self._filled & ((1 << at) - 1)):
-            return -1
-        at = filled.bit_length() - 1
-        return (at << self._shift) + self._words[at].bit_length() - 1
-
-    def above(self, number: int) -> int:
-        """The smallest number in the set that is greater, -1 without one."""
-        at = number >> self._shift
-        if greater := self._words[at] >> (number & self._mask) >> 1:
-            return number + (greater & -greater).bit_length()
-        if not (filled := self._filled >> at >> 1):
-            return -1
-        at += (filled & -filled).bit_length()
-        word = self._words[at]
-        return (at << self._shift) + (word & -word).bit_length() - 1
 
 
 def _sum_of_smaller(

@@ -124,26 +124,24 @@ def is_of_server(core: Core) -> bool:
 
 
 def _has_engine_ranges(core: Core) -> bool:
-    ranges = traversals.rows_of_kind(core.columns, (Kind.Annotation, Kind.DeviceAnnotation))
-    return bool(_read(core, ranges))
+    return bool(len(_read(core, Kind.Annotation, Kind.DeviceAnnotation)[0]))
 
 
-def steady_region(requests: np.ndarray, window: int = WINDOW) -> tuple[int, int]:
+def steady_region(requests: np.ndarray) -> tuple[int, int]:
     """The longest stretch in which a server has about as many requests as it ever has.
 
     A step is near the greatest number of requests if it is within 10 % of it (20 % where there are fewer steps than
-    the window), or one. A stretch begins with the sixth such step, counted back by six, and ends when as many steps
+    `WINDOW`), or one. A stretch begins with the sixth such step, counted back by six, and ends when as many steps
     lay outside. Where there is none it is the middle of the trace. These are the rules by which TraceLens splits.
 
     Args:
         requests: of each step.
-        window: number of steps that one would like to have.
     """
     count = len(requests)
     if not count:
         return 0, 0
     most = int(requests.max())
-    near = most - requests <= max(1.0, (0.1 if count >= window else 0.2) * most)
+    near = most - requests <= max(1.0, (0.1 if count >= WINDOW else 0.2) * most)
     regions: list[tuple[int, int]] = []
     seen, begin = 0, -1
     for at, is_near in enumerate(near.tolist()):
@@ -159,7 +157,7 @@ def steady_region(requests: np.ndarray, window: int = WINDOW) -> tuple[int, int]
     if begin >= 0:
         regions.append((begin, count))
     if not regions:
-        beside = min(count, max(8, window - count)) // 2
+        beside = min(count, max(8, WINDOW - count)) // 2
         return (beside, count - beside) if beside * 2 < count else (0, count)
     return max(regions, key=lambda region: region[1] - region[0])
 
@@ -205,9 +203,7 @@ def _on_host(core: Core, rows: Rows, dur_ns: Ns, batches: Sequence[Batch], sourc
 
 def _annotated(core: Core) -> Iterations | None:
     c = core.columns
-    ranges = traversals.rows_of_kind(c, (Kind.Annotation,))
-    read = _read(core, ranges)
-    ranges = ranges[[int(code) in read for code in c.name[ranges]]]
+    ranges, read = _read(core, Kind.Annotation)
     if not len(ranges):
         return None
     is_read = np.zeros(len(c) + 1, bool)
@@ -227,9 +223,7 @@ def _annotated(core: Core) -> Iterations | None:
 def _annotated_on_device(core: Core) -> Iterations | None:
     """Of traces without the host: annotations as the device saw them, the streams of one as one range."""
     c = core.columns
-    ranges = traversals.rows_of_kind(c, (Kind.DeviceAnnotation,))
-    read = _read(core, ranges)
-    ranges = ranges[[int(code) in read for code in c.name[ranges]]]
+    ranges, read = _read(core, Kind.DeviceAnnotation)
     if not len(ranges):
         return None
     ranges = ranges[np.lexsort((c.start_ns[ranges], c.device[ranges]))]
@@ -252,10 +246,12 @@ def _annotated_on_device(core: Core) -> Iterations | None:
     return _made(core, rows, dur, [read[int(c.name[row])] for row in first], "annotations on the device", of)
 
 
-def _read(core: Core, rows: Rows) -> dict[int, Batch]:
-    """Codes of names of annotations -> the batch that each describes."""
-    codes = np.unique(core.columns.name[rows]).tolist()
-    return {code: batch for code in codes if (batch := batch_of(core.names[code]))}
+def _read(core: Core, *kinds: Kind) -> tuple[Rows, dict[int, Batch]]:
+    """Rows of annotations that describe a batch; codes of their names -> the batch."""
+    rows = traversals.rows_of_kind(core.columns, kinds)
+    codes = core.columns.name[rows]
+    read = {code: batch for code in np.unique(codes).tolist() if (batch := batch_of(core.names[code]))}
+    return rows[np.isin(codes, list(read))], read
 
 
 # --- plain ranges that repeat ----------------------------------------------------------------------------------------

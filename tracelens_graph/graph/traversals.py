@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tracelens_graph.graph.arrays import distinct, is_kind
+from tracelens_graph.graph.arrays import distinct, expanded, is_kind
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.intervals import union_length_by_group, union_length_by_range
 from tracelens_graph.schema import FIRST_MADE_UID, GPU_KINDS, HOST_KINDS, Kind
@@ -106,9 +106,7 @@ def least_above(parent: Rows, rows: Rows, values: np.ndarray) -> np.ndarray:
 
 def nearest_above(columns: Columns, rows: Rows, kinds: Iterable[Kind]) -> Rows:
     """For each row the nearest ancestor of one of the kinds, -1 without one."""
-    wanted = np.zeros(256, bool)
-    wanted[list(kinds)] = True
-    return climb(columns.parent, columns.parent[rows], wanted[columns.kind])
+    return climb(columns.parent, columns.parent[rows], is_kind(columns.kind, kinds))
 
 
 def launches_of(columns: Columns, gpu: Rows) -> Rows:
@@ -149,14 +147,11 @@ def busy_below(columns: Columns, rows: Rows, gpu: Rows) -> Ns:
         return union_length_by_range(start, start + columns.dur_ns[gpu], low, high)[back]
     busy = np.zeros(len(spans), np.int64)
     # Expanding every span to its events costs their total number; blocks keep the memory of it bounded.
-    sizes = high - low
-    block = np.cumsum(sizes) // 4_000_000
+    block = np.cumsum(high - low) // 4_000_000
     for number in distinct(block)[0].tolist():
         picked = np.flatnonzero(block == number)
-        count = sizes[picked]
-        group = np.repeat(np.arange(len(picked)), count)
-        begin = np.repeat(low[picked] - np.concatenate(([0], np.cumsum(count)[:-1])), count)
-        events = gpu[begin + np.arange(len(group))]
+        places, group = expanded(low[picked], high[picked])
+        events = gpu[places]
         start = columns.start_ns[events]
         busy[picked] = union_length_by_group(group, start, start + columns.dur_ns[events], len(picked))
     return busy[back]

@@ -17,7 +17,7 @@ import numpy as np
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.frameworks import Framework
 from tracelens_graph.graph import membership, traversals
-from tracelens_graph.graph.arrays import is_kind, positions_by
+from tracelens_graph.graph.arrays import fitting, is_kind, positions_by
 from tracelens_graph.graph.batches import PHASES
 from tracelens_graph.graph.core import Core, Memo
 from tracelens_graph.graph.iterations import iterations_of
@@ -293,7 +293,7 @@ def _in_iterations(window: Window, wanted: Iterable[int] | None, phase: str | No
 def _in_annotations(window: Window, wanted: str | re.Pattern[str], threads: Threads) -> Window:
     core, c = window.core, window.core.columns
     every = traversals.rows_of_kind(c, (Kind.Annotation, Kind.Step))
-    ranges = every[_fit(core, wanted)[c.name[every]]]
+    ranges = _called_so(core, every, wanted)
     label = _label(wanted)
     if not len(ranges):
         there = sorted({core.names[code] for code in np.unique(c.name[every])})
@@ -323,13 +323,10 @@ def _in_time(window: Window, after_ns: int | None, before_ns: int | None) -> Win
     return window.narrowed(keep, label)
 
 
-def _fit(core: Core, wanted: str | re.Pattern[str], *spellings: str) -> Mask:
-    """Which names of a graph are the name that is wanted, in one of its spellings, or fit a pattern."""
-    if isinstance(wanted, str):
-        fits = (name == wanted or name in spellings for name in core.names)
-    else:
-        fits = (wanted.search(name) is not None for name in core.names)
-    return np.fromiter(fits, bool, len(core.names))
+def _called_so(core: Core, rows: Rows, wanted: str | re.Pattern[str], *spellings: str) -> Rows:
+    """Those of some rows whose names are the one that is wanted, in one of its spellings, or fit a pattern."""
+    fits = (wanted, *spellings).__contains__ if isinstance(wanted, str) else wanted.search
+    return rows[fitting(core.names, core.columns.name[rows], fits)]
 
 
 def _label(wanted: str | re.Pattern[str]) -> str:
@@ -363,7 +360,7 @@ def _called(core: Core, under: str | re.Pattern[str]) -> Rows:
     """
     c = core.columns
     on_host = np.flatnonzero(is_kind(c.kind, HOST_KINDS))
-    rows = on_host[_fit(core, under, f"{_MODULE}{under}")[c.name[on_host]]]
+    rows = _called_so(core, on_host, under, f"{_MODULE}{under}")
     if not len(rows) and isinstance(under, str):
         rows = _modules_of(core, under)
     if len(rows):
@@ -389,18 +386,18 @@ def class_of(module: str) -> str:
 def _modules_of(core: Core, under: str) -> Rows:
     """Rows of modules of a class, or of a path of instances or classes, the outermost first: `Encoder/Layer_0`."""
     *outer, last = under.split("/")
-    names = [name.removeprefix(_MODULE) for name in core.names]
     rows = traversals.rows_of_kind(core.columns, (Kind.Module,))
 
-    def fitting(rows: Rows, part: str) -> Mask:
-        fits = np.array([part in (name, class_of(name)) for name in names], bool)
-        return fits[core.columns.name[rows]]
+    def fit(rows: Rows, part: str) -> Mask:
+        spelled = (part, f"{_MODULE}{part}")
+        codes = core.columns.name[rows]
+        return fitting(core.names, codes, lambda name: name in spelled or class_of(name) in spelled)
 
-    rows = rows[fitting(rows, last)]
+    rows = rows[fit(rows, last)]
     above = rows
     for part in reversed(outer):
         above = traversals.climb(core.columns.parent, core.columns.parent[above], core.columns.kind == Kind.Module)
-        keep = (above >= 0) & fitting(above, part)
+        keep = (above >= 0) & fit(above, part)
         rows, above = rows[keep], above[keep]
     return rows
 

@@ -40,8 +40,9 @@ from tracelens_graph.execution.sides import Arguments
 from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.arrays import is_kind, positions_by
 from tracelens_graph.graph.core import Core
-from tracelens_graph.linkage.traces import CATEGORIES, clock_ns
+from tracelens_graph.linkage.traces import CATEGORIES
 from tracelens_graph.linkage.tracing import origins
+from tracelens_graph.loaders.kineto.times import origin_ns
 from tracelens_graph.output.files import GENERATOR
 from tracelens_graph.schema import Kind
 from tracelens_graph.utils.arrays import Ns
@@ -104,7 +105,7 @@ class _Linked:
         self._id = np.arange(len(execution)) + self._begin[:-1]
         self._exclusive = exclusive_ns(core)
         self._waits_for = _last_on_other_threads(core)
-        self._clock_ns = clock_ns(core)
+        self._clock_ns = origin_ns(core)
 
     def nodes(self) -> Iterator[dict[str, Any]]:
         """All of them, by id."""

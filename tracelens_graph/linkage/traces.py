@@ -16,7 +16,7 @@ from tracelens_graph.execution.link import Link, link_of
 from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
-from tracelens_graph.loaders.kineto.times import epoch_ns
+from tracelens_graph.loaders.kineto.times import origin_ns
 from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.schema.categories import CATEGORY_OF_KIND, KIND_OF_CATEGORY, KINDS_BY_NAME
 from tracelens_graph.utils.arrays import Mask, Rows
@@ -225,14 +225,9 @@ def identifier_of_row(core: Core, row: int) -> GpuIdentifier:
     )
 
 
-def clock_ns(core: Core) -> int:
-    """What to add to times of a graph for those of its file, in ns."""
-    return core.info.start_epoch_ns - epoch_ns(core.info.metadata.get("baseTimeNanoseconds"))
-
-
 def timestamp_us(core: Core, row: int) -> float:
     """When an event begins, in us, as its file says it."""
-    return (int(core.columns.start_ns[row]) + clock_ns(core)) / 1000
+    return (int(core.columns.start_ns[row]) + origin_ns(core)) / 1000
 
 
 def row_of_identifier(core: Core, identifier: Any) -> int:
@@ -248,7 +243,7 @@ def row_of_identifier(core: Core, identifier: Any) -> int:
     c, rows = core.columns, core.gpu_rows
     # A float of a large time has lost digits of it, as has one that was rounded to us.
     around = _slack_ns(timestamp)
-    start = max(-_FAR_NS, min(_FAR_NS, _ns(timestamp) - clock_ns(core)))
+    start = max(-_FAR_NS, min(_FAR_NS, _ns(timestamp) - origin_ns(core)))
     near = np.abs(c.start_ns[rows] - start) <= around
     lasting = np.abs(c.dur_ns[rows] - _ns(duration)) <= _slack_ns(duration)
     alike = near & lasting & (c.stream[rows] == _or_none(stream)) & (c.external_id[rows] == _or_none(external))

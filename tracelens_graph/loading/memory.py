@@ -18,7 +18,7 @@ from tracelens_graph.graph.info import SEGMENTS
 from tracelens_graph.graph.membership import calls_of
 from tracelens_graph.graph.traversals import climb, rows_of_kind
 from tracelens_graph.loaders.kineto.details import FileDetails
-from tracelens_graph.loaders.kineto.times import epoch_ns
+from tracelens_graph.loaders.kineto.times import origin_ns
 from tracelens_graph.loaders.memory_snapshot.snapshot import Change, Entry, history
 from tracelens_graph.loaders.reports import Pieces, checked
 from tracelens_graph.loaders.sources import Source, open_source
@@ -157,7 +157,7 @@ def _functions(frames: Iterable[str]) -> Counter[Any]:
 def _events(core: Core, changes: Sequence[Change], thread: Codes, at: Ns) -> list[bytes]:
     """Entries as events of the trace, in JSON."""
     # Digits, as floats of microseconds since 1970 lose nanoseconds.
-    ns = at + (core.info.start_epoch_ns - epoch_ns(core.info.metadata.get("baseTimeNanoseconds")))
+    ns = at + origin_ns(core)
     encode, events = msgspec.json.Encoder().encode, []
     for change, code, when in zip(changes, thread.tolist(), ns.tolist(), strict=True):
         pid, tid = core.threads[code]

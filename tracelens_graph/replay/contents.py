@@ -178,10 +178,6 @@ def _target_lengths(site: Site) -> int:
     return shape[-1] if len(shape) > 1 else prod(shape) // max(site.elements, 1)
 
 
-def _split_places(site: Site) -> Fill:
-    return Fill("rising", {"high": site.along("self")}) if site.tensor.shape else Fill("constant", {"value": 1})
-
-
 def _group_ends(site: Site) -> int:
     """Rows of all groups."""
     first, second = site.shape("self", "mat_a"), site.shape("mat2", "mat_b")
@@ -261,7 +257,8 @@ RULES: tuple[tuple[str, str, Maker] | tuple[str, str, Maker, str], ...] = (
     ("_linalg_check_errors", "info", _always("zeros")),
     (".*lu.*|.*ldl.*", "(LU_)?pivots", lambda site: Fill("counted", {"row": site.row, "start": 1})),
     ("batch_norm_(backward_elemt|gather_stats_with_counts)", "counts?", _always("constant", value=2), _ANY),
-    ("tensor_split", "tensor_indices_or_sections", _split_places),
+    ("tensor_split", "tensor_indices_or_sections", lambda site: (
+        Fill("rising", {"high": site.along("self")}) if site.tensor.shape else Fill("constant", {"value": 1}))),
     # --- attention
     (_VARLEN, "cum_seq.*|cu_?seqlens.*|seqstart.*|offsets|cumulative_sequence_length.*", _cumulated),
     (_VARLEN, "seqused_k|seqlen_k", _with("constant", value=lambda site: max(site.whole("max_k", "max_seqlen_k"), 1))),

@@ -85,10 +85,6 @@ def _states(given: Given) -> Value:
     return given["hx"] if given.get("cx") is None else (given["hx"], given["cx"])
 
 
-def _has_biases(given: Given) -> Value:
-    return given["weight_stride0"] == (5 if given.get("proj_size") else 4)
-
-
 def _value(source: Source, given: Given) -> Value:
     return given[source] if isinstance(source, str) else source(given)
 
@@ -105,7 +101,10 @@ _SWAPPED = {name: partial(_swapped, name) for name in ("query", "key", "value")}
 _TOKENS_FIRST: Mapping[str, Source] = {
     **_SWAPPED, "attn_mask": "attn_bias", "enable_gqa": partial(_shares_heads, _SWAPPED["query"], _SWAPPED["key"]),
 }  # fmt: skip
-_LAYERS: Mapping[str, Source] = {"hx": _states, "params": "weight", "has_biases": _has_biases}
+_LAYERS: Mapping[str, Source] = {
+    "hx": _states, "params": "weight",
+    "has_biases": lambda given: given["weight_stride0"] == 4 + bool(given.get("proj_size")),
+}  # fmt: skip
 _ATTENTION = "scaled_dot_product_attention"
 
 _OTHERS: tuple[tuple[str, str, Mapping[str, Source], Sequence[str]], ...] = (

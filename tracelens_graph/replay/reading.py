@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from tracelens_graph.errors import CannotReplay
 from tracelens_graph.execution.sides import Argument as Observed
+from tracelens_graph.execution.tensor_places import elements_of_type
 from tracelens_graph.perf.scalar_types import torch_dtype
 from tracelens_graph.replay.calls import UNREADABLE, Call, number, numbers, sizes
 from tracelens_graph.replay.choosing import LINK, SCALAR, SCALARS, TENSORS
@@ -26,9 +27,6 @@ _NO_VALUES = "values of arguments are not recorded"
 _NEWER = f"record with a newer PyTorch, or {LINK}"
 _LONGEST_LIST = 30
 _SPARSE = ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
-_TENSOR = re.compile(r"Tensor\((?:[^()]|\([^()]*\))*\)")
-_MOST_ELEMENTS = 100_000
-"""Elements of a list that are looked at."""
 
 
 def read(call: Call, schema: Schema) -> list[Argument]:
@@ -261,8 +259,8 @@ def observed_tensor(tensor: TensorValue, observed: Observed) -> TensorValue:
 
 def observed_tensors(observed: Observed) -> tuple[TensorValue | None, ...] | None:
     """A list of tensors of an execution trace; None for what is none, or cannot be read."""
-    types = element_types(observed.type)
-    if types is None or not isinstance(observed.value, list) or len(types) != len(observed.value):
+    types = [kind for path, kind in elements_of_type(observed.type) if len(path) == 1]
+    if not isinstance(observed.value, list) or len(types) != len(observed.value):
         return None
     shapes, strides = (one if isinstance(one, list) else [] for one in (observed.shape, observed.strides))
     found: list[TensorValue | None] = []
@@ -276,12 +274,3 @@ def observed_tensors(observed: Observed) -> tuple[TensorValue | None, ...] | Non
         tensor = TensorValue(shape, dtype, steps if steps is not None and len(steps) == len(shape) else None)
         found.append(observed_tensor(tensor, Observed(value, shape, type_)))
     return tuple(found)
-
-
-def element_types(text: str) -> list[str] | None:
-    """Types of the elements of `GenericList[Tensor(float),None]`; None for what is no such list."""
-    if not (text.startswith(("GenericList[", "Tuple[")) and text.endswith("]")):
-        return None
-    inner = text[text.index("[") + 1 : -1]
-    parts = _TENSOR.sub(lambda found: found[0].replace(",", ";"), inner).split(",") if inner else []
-    return parts if len(parts) <= _MOST_ELEMENTS else None

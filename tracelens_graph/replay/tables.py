@@ -67,9 +67,7 @@ REPLAY_COVERAGE = TableSchema(
     "replay_coverage",
     "How much of the GPU time can be replayed, and what keeps the rest from it.",
     {
-        "op": Column.key(
-            "operation that the GPU work is charged to; in brackets what stands for work under no op", "op"
-        ),
+        "op": Column.key("operation that the GPU work is charged to; in brackets a name for work under no op", "op"),
         "signatures": Column.count("different names and arguments; 0 for work under no op"),
         "calls": Column("calls of them; 0 for work under no op", role=Role.sum, heading="calls"),
         "gpu_events": Column("kernels, copies and fills", role=Role.sum),
@@ -127,7 +125,7 @@ REPLAY_VERIFY = TableSchema(
         "children": Column("whether it calls the ops that the call of the trace calls, in their order", cells="text"),
         "kernels": Column("whether it launches the kernels that the call of the trace launches", cells="text"),
         "why": Column("what differs, or why it did not run", cells="text"),
-        "seconds": Column("how long the script took, PyTorch imported already", "s", drop_priority=3),
+        "seconds": Column("how long the script took after importing PyTorch", "s", drop_priority=3),
     },
     ordered=True,
 )
@@ -137,7 +135,7 @@ OF_DEVICE = "device_i_"
 
 REPLAY_RESULTS = TableSchema(
     "replay_results",
-    "How long operations of a trace take on several devices: those that differ most, by their calls, first.",
+    "How long operations of a trace take on several devices: those that differ most, weighted by calls, first.",
     {
         **_CALL,
         "count": Column(

@@ -59,12 +59,12 @@ def total_lines(difference: Diff, totals: Table, width: int) -> Iterator[str]:
 
 
 def pooled_lines(difference: Diff, width: int) -> Iterator[str]:
-    """What times of several devices are: those above pooled, causes of idle time added up; nothing of one."""
+    """What times of several devices are; nothing of one."""
     a, b = (len(np.unique(w.core.columns.device[w.gpu_rows])) for w in (difference.a, difference.b))
     if max(a, b) < 2:
         return
     gpus = f"{a:,} GPUs" if a == b else f"{a:,} -> {b:,} GPUs"
-    text = f"of {gpus}: above, time counts once whichever of them works; by cause, their idle times are added up"
+    text = f"of {gpus}, added up: each is judged by its own work"
     yield from (INDENT + line for line in wrapped(text, max(width - len(INDENT), 24)))
 
 

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelens_graph.frameworks import PYTORCH
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
+from tracelens_graph.analyses.places.attribution import OPTIMIZER
+from tracelens_graph.frameworks import PYTORCH, Framework
 from tracelens_graph.reports.tree_text import DEEPEST
 from tracelens_graph.tables.names import fitted
 from tracelens_graph.tables.terminal import bold
@@ -32,22 +34,23 @@ _ROOM = 300
 
 
 def module_text(
-    table: Table, width: int | None = None, color: bool = False, word: str = PYTORCH.module_prefix
+    table: Table, width: int | None = None, color: bool = False, framework: Framework = PYTORCH
 ) -> Iterator[str]:
     """Lines that draw the result of `analyses.modules.modules`.
 
-    Forward, backward and total time where there is backward work, else one time per line. Where a line would be
-    too long, its name is cut and its branches lose their beginning.
+    Where there is backward work, a line has forward, backward and total time: what is not backward and in no module is
+    neither, and part of the total only. Elsewhere a line has one time. Where it would be too long, its name is cut and
+    its branches lose their beginning.
 
     Args:
         table: the module tree in pre-order.
-        word: what stands before names (`Framework.module_prefix`).
+        framework: that of the trace, which says what modules are called.
     """
     yield from (bold(line, color) for line in wrapped(printable(table.title), width))
     if len(table):
-        head, *times = _times(table)
+        head, *times = _times(table, framework)
         room = _ROOM if width is None else width - max(map(len, times)) - _DOTS - 2
-        labels = list(_labels(table, room, word))
+        labels = list(_labels(table, room, framework.module_prefix))
         edge = max(width_of(label) + len(time) for label, time in zip(labels, times, strict=True)) + _DOTS + 2
         yield bold("(GPU Time µs)".rjust(edge), color)
         if head:
@@ -57,17 +60,26 @@ def module_text(
     yield from (line for note in table.notes for line in wrapped(printable(note), width, "  "))
 
 
-def _times(table: Table) -> list[str]:
+def _times(table: Table, framework: Framework) -> list[str]:
     """What heads the times, empty for a single one, and the times of each line; they align at their ends."""
-    has_backward = np.any(np.asarray(table["backward_us"]) > 0)
-    which = ("forward", "backward", "total") if has_backward else ("total",)
-    columns = [[name, *(f"{us:,.2f}" for us in table[f"{name}_us"])] for name in which]
+    total, backward = (np.asarray(table[f"{name}_us"]) for name in ("total", "backward"))
+    outside = {framework.outside_modules, OPTIMIZER, NO_LAUNCH}
+    in_none = [
+        depth == 1 and uid is None and module in outside
+        for depth, uid, module in zip(table["depth"], table["uid"], table["module"], strict=True)
+    ]
+    neither = np.where(in_none, total - backward, 0)
+    neither[np.asarray(table["depth"]) == 0] = neither.sum()
+    times = {"forward": np.maximum(total - backward - neither, 0), "backward": backward, "total": total}
+    if not np.any(backward > 0) or len(total) == 1:
+        times = {"total": total}
+    columns = [[name, *(f"{us:,.2f}" for us in column)] for name, column in times.items()]
     # The dots before the first column fill it; the others are filled here.
     widths = [0, *(max(map(len, column)) for column in columns[1:])]
-    head, *times = (
+    head, *lines = (
         f"({'  '.join(map(str.rjust, cells, widths))})" for cells in zip(*columns, strict=True)
     )  # fmt: skip
-    return [head if has_backward else "", *times]
+    return [head if len(times) > 1 else "", *lines]
 
 
 def _labels(table: Table, room: int, word: str) -> Iterator[str]:

@@ -176,7 +176,7 @@ _ARGSET = tuple(
 _INSTRUCTION = (
     Stored("instruction", "str", "of instructions of XLA, what is known of them beside their operands, JSON"),
     Stored("hlo_kind", "str", "what the instruction is called for: its opcode, and what a fusion or custom call does"),
-    Stored("hlo_flops", "int", "operations of a run but for transcendental ones"),
+    Stored("hlo_flops", "int", "operations of a run without transcendental ones"),
     Stored("hlo_transcendentals", "int", "transcendental operations of a run"),
     Stored("hlo_bytes", "int", "least traffic of a run to and from memory", "B"),
     Stored("hlo_xla_flops", "int", "the operations by XLA's rules, where they are others; -1 for unknown"),
@@ -370,7 +370,7 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("replicas", "int", "how often it runs side by side"),
         Stored("partitions", "int", "devices that each of these is divided among"),
         Stored("shapes", "str", "types and dims of its parameters and of its results"),
-        Stored("xla_flops", "int", "operations of an execution but for transcendental ones, by XLA's own analysis"),
+        Stored("xla_flops", "int", "operations of an execution without transcendental ones, by XLA's own analysis"),
         Stored("xla_transcendentals", "int", "transcendental operations of an execution, by XLA's own analysis"),
         Stored("xla_bytes", "int", "traffic of an execution to and from memory, by XLA's own analysis", "B"),
     ),

@@ -128,10 +128,8 @@ def gelu(t: Thread, x: Tensor) -> Tensor:
     """`aten::gelu`."""
 
     def backward(b: Thread, grad: Tensor) -> tuple[Tensor]:
-        with b.op("aten::gelu_backward", grad, x, "none") as op:
-            out = b.new(x.shape)
-            b.launch(kernels.elementwise("GeluBackwardCUDAKernelImpl", x.numel, 3))
-            return (op.gives(out),)
+        kernel = kernels.elementwise("GeluBackwardCUDAKernelImpl", x.numel, 3)
+        return (b.compute("aten::gelu_backward", grad, x, "none", kernel=kernel, out=x.shape),)
 
     with t.frame("<built-in function gelu>"), t.grad_op("aten::gelu", x, "none") as op:
         out = t.new(x.shape)
@@ -187,9 +185,8 @@ def embedding(t: Thread, weight: Tensor, indices: Tensor) -> Tensor:
         out = t.new((*indices.shape, width))
         record(t, "EmbeddingBackward0", op, (weight,), (out,), backward)
         flat = reshape(t, indices, (rows,))
-        with t.op("aten::index_select", weight, 0, flat) as select:
-            t.launch(kernels.embedding(rows, width))
-            select.outputs = (out.view((rows, width)),)
+        found = out.view((rows, width))
+        t.compute("aten::index_select", weight, 0, flat, kernel=kernels.embedding(rows, width), out=found)
         return op.gives(out)
 
 
@@ -198,10 +195,8 @@ def split_last(t: Thread, x: Tensor, parts: int) -> list[Tensor]:
     dim, size = len(x.shape) - 1, x.shape[-1] // parts
 
     def backward(b: Thread, *grads: Tensor) -> tuple[Tensor]:
-        with b.op("aten::cat", list(grads), dim) as op:
-            out = b.new(x.shape)
-            b.launch(kernels.elementwise("CatArrayBatchedCopy<at::native::OpaqueType<2u> >", x.numel, 2))
-            return (op.gives(out),)
+        kernel = kernels.elementwise("CatArrayBatchedCopy<at::native::OpaqueType<2u> >", x.numel, 2)
+        return (b.compute("aten::cat", list(grads), dim, kernel=kernel, out=x.shape),)
 
     with t.frame("torch/_tensor.py(1056): split"), t.grad_op("aten::split", x, size, dim) as op:
         outs = [x.narrow(dim, i * size, size) for i in range(parts)]
@@ -257,10 +252,8 @@ def cross_entropy(t: Thread, logits: Tensor, target: Tensor) -> Tensor:
     rows, classes = logits.shape
 
     def log_softmax_backward(b: Thread, grad: Tensor) -> tuple[Tensor]:
-        with b.op("aten::_log_softmax_backward_data", grad, log_probs, 1, 15) as op:
-            out = b.new(logits.shape)
-            b.launch(kernels.softmax(rows, classes, backward=True))
-            return (op.gives(out),)
+        kernel = kernels.softmax(rows, classes, backward=True)
+        return (b.compute("aten::_log_softmax_backward_data", grad, log_probs, 1, 15, kernel=kernel, out=logits.shape),)
 
     def nll_backward(b: Thread, grad: Tensor) -> tuple[Tensor]:
         with b.op("aten::nll_loss_backward", grad, log_probs, target, None, 1, -100, weight) as op:
@@ -294,9 +287,7 @@ def cross_entropy(t: Thread, logits: Tensor, target: Tensor) -> Tensor:
 
 def fill(t: Thread, x: Tensor, value: int) -> None:
     """`aten::fill_`."""
-    with t.op("aten::fill_", x, value) as op:
-        t.launch(kernels.elementwise("FillFunctor<c10::BFloat16>", x.numel, 1))
-        op.outputs = (x,)
+    t.compute("aten::fill_", x, value, kernel=kernels.elementwise("FillFunctor<c10::BFloat16>", x.numel, 1), out=x)
 
 
 def ones_like(t: Thread, x: Tensor) -> Tensor:

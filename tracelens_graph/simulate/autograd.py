@@ -8,6 +8,7 @@ runs the forward pass again with autograd, and then that graph's backward pass.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from tracelens_graph.simulate.events import HostEvent, Tensor
@@ -100,18 +101,15 @@ def _sum_to_size(t: Thread, grad: Tensor, shape: tuple[int, ...]) -> Tensor:
     extra = len(grad.shape) - len(shape)
     if extra <= 0:
         return grad
-    with t.op("aten::sum", grad, list(range(extra)), True, None) as op:
-        out = t.new((*(1 for _ in range(extra)), *shape))
-        t.launch(reduce_sum(grad.numel, out.numel))
-        op.outputs = (out,)
+    kernel = reduce_sum(grad.numel, math.prod(shape))
+    out = t.compute("aten::sum", grad, list(range(extra)), True, None, kernel=kernel, out=(1,) * extra + shape)
     with t.op("aten::view", out, list(shape)) as op:
         return op.gives(out.view(shape))
 
 
 def _add_into(t: Thread, into: Tensor, grad: Tensor) -> None:
-    with t.op("aten::add_", into, grad, 1) as op:
-        t.launch(elementwise("CUDAFunctor_add<c10::BFloat16>", into.numel, 3))
-        op.outputs = (into,)
+    kernel = elementwise("CUDAFunctor_add<c10::BFloat16>", into.numel, 3)
+    t.compute("aten::add_", into, grad, 1, kernel=kernel, out=into)
     t.process.release(t, grad.storage)
 
 

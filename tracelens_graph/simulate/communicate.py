@@ -203,9 +203,8 @@ def _rate(process: Process, collective: Collective) -> float:
 
 
 def _slowness(process: Process, collective: Collective) -> float:
-    options, group = process.options, collective.group
-    slow_group = options.slow_link_group in (group.name, group.description)
-    return options.slow_link_factor if slow_group or options.slow_link_rank in collective.ranks else 1.0
+    options = process.options
+    return options.slow_link_factor if options.slow_link_rank in collective.ranks else 1.0
 
 
 def _rank_argument(process: Process, message: Message) -> int:

@@ -45,13 +45,11 @@ def to_experts(t: Thread, group: Group, x: Tensor, layer: int) -> tuple[Tensor, 
     """Choose an expert for each row and send it there; gives the rows of this rank's expert, and who sent how many."""
     rows, width = x.shape
     experts = len(group.ranks)
-    with t.op("aten::mm", x, Tensor((width, experts), (experts, 1), x.dtype, x.storage)) as op:
-        scores = t.new((rows, experts))
-        t.launch(kernels.gemm(rows, experts, width, "nn"))
-        op.outputs = (scores,)
-    with t.op("aten::topk", scores, 1, -1, True, True) as op:
-        t.launch(kernels.elementwise("sbtopk::gatherTopK<c10::BFloat16>", scores.numel, 2))
-        op.outputs = (scores,)
+    weight = Tensor((width, experts), (experts, 1), x.dtype, x.storage)
+    kernel = kernels.gemm(rows, experts, width, "nn")
+    scores = t.compute("aten::mm", x, weight, kernel=kernel, out=(rows, experts))
+    kernel = kernels.elementwise("sbtopk::gatherTopK<c10::BFloat16>", scores.numel, 2)
+    t.compute("aten::topk", scores, 1, -1, True, True, kernel=kernel, out=scores)
     t.process.release(t, scores.storage)
     sent = rows_sent(t.process.options, group, t.process.step, t.process.micro_batch, layer, rows)
     return exchange(t, group, x, sent, is_return=False), sent
@@ -81,10 +79,7 @@ def exchange(t: Thread, group: Group, x: Tensor, sent: list[list[int]], is_retur
 
 
 def _reorder(t: Thread, x: Tensor) -> Tensor:
-    with t.op("aten::index_select", x, 0) as op:
-        out = t.new(x.shape)
-        t.launch(kernels.embedding(*x.shape))
-        return op.gives(out)
+    return t.compute("aten::index_select", x, 0, kernel=kernels.embedding(*x.shape), out=x.shape)
 
 
 def rows_sent(

@@ -324,9 +324,7 @@ class Thread(HostThread):
     def module(self, name: str, forward: str) -> Iterator[None]:
         """Call an nn.Module; `forward` is the frame of its forward method."""
         with self.frame(MODULE_PREFIX + name), self.frame("torch/nn/modules/module.py(1791): _call_impl"):
-            options = self.process.options
-            if options.python_overhead_rank in (None, self.process.rank):
-                self.now += round(1000 * options.python_overhead_us)
+            self.now += round(1000 * self.process.options.python_overhead_us)
             with self.frame(forward):
                 yield
 
@@ -417,6 +415,13 @@ class Thread(HostThread):
                 launch.args = {"kernel": gpu.name, **launch.args, **gpu.kernel.shape_args()}
             gpu.ready = launch.start + self.process.rng.randint(2600, 4200)
         return self.process.submit(gpu)
+
+    def compute(self, name: str, *inputs: Any, kernel: Kernel, out: Tensor | tuple[int, ...]) -> Tensor:
+        """Run an operator of one kernel; `out` is the tensor that it writes, or the shape of a new one."""
+        with self.op(name, *inputs) as op:
+            written = out if isinstance(out, Tensor) else self.new(out)
+            self.launch(kernel)
+            return op.gives(written)
 
     # -- memory -------------------------------------------------------------------------------------
 

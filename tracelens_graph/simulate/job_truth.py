@@ -127,14 +127,10 @@ def _planted(processes: list[Process]) -> list[Json]:
         found.append(
             {"trouble": "late_rank", "rank": o.late_rank, "reason": o.late_reason, "us": o.late_us, "steps": steps}
         )
-    if o.python_overhead_rank is not None:
-        row = {"rank": o.python_overhead_rank, "reason": "modules", "us": o.python_overhead_us}
-        found.append({"trouble": "late_rank", **row})
     if o.slow_rank is not None:
         found.append({"trouble": "slow_rank", "rank": o.slow_rank, "reason": "kernels", "factor": o.slow_factor})
-    if o.slow_link_rank is not None or o.slow_link_group is not None:
-        row = {"rank": o.slow_link_rank, "group": o.slow_link_group, "factor": o.slow_link_factor}
-        found.append({"trouble": "slow_link", **row})
+    if o.slow_link_rank is not None:
+        found.append({"trouble": "slow_link", "rank": o.slow_link_rank, "factor": o.slow_link_factor})
     if o.recording_begins_us:
         found.append({"trouble": "late_recording", "rank": o.recording_begins_rank, "us": o.recording_begins_us})
     found += [{"trouble": "missing_rank", "rank": rank} for rank in o.missing_ranks]

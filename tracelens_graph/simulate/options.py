@@ -244,16 +244,12 @@ class Options:
     slow_factor: float = field(default=1.5, repr=False)
     slow_link_rank: int | None = field(default=None, repr=False)
     """Collectives with this rank move data `slow_link_factor` times slower."""
-    slow_link_group: str | None = field(default=None, repr=False)
-    """Collectives of the groups with this name or description move data `slow_link_factor` times slower."""
     slow_link_factor: float = field(default=4.0, repr=False)
     late_rank: int | None = field(default=None, repr=False)
     """The rank that loses `late_us` on the host in every `late_every`-th step, for `late_reason`."""
     late_reason: LateReason = field(default="data_loader", repr=False)
     late_us: float = field(default=2000.0, repr=False)
     late_every: int = field(default=1, repr=False)
-    python_overhead_rank: int | None = field(default=None, repr=False)
-    """Only this rank spends `python_overhead_us`."""
 
     missing_ranks: Numbers = field(default=(), repr=False)
     """Ranks that leave no trace."""
@@ -325,8 +321,7 @@ class Options:
             raise ValueError(f"ranks {self.ranks} is not a multiple of nodes {self.nodes}")
 
     def _check_named_ranks(self) -> None:
-        one = ("dataloader_rank", "slow_rank", "slow_link_rank", "late_rank", "python_overhead_rank",
-               "recording_begins_rank")  # fmt: skip
+        one = ("dataloader_rank", "slow_rank", "slow_link_rank", "late_rank", "recording_begins_rank")
         named = [(name, getattr(self, name)) for name in one]
         named += [("missing_ranks", rank) for rank in self.missing_ranks]
         for name in ("dropped_collectives", "extra_collectives"):

@@ -73,10 +73,8 @@ def _loop_step(t: Thread, weight: Tensor) -> Waits:
     lose_time(t)
     x = t.new((options.batch * options.tokens, options.width))
     for _ in range(options.layers):
-        with t.op("aten::mm", x, weight) as op:
-            out = t.new(x.shape)
-            t.launch(kernels.gemm(x.shape[0], options.width, options.width, "nn"))
-            op.outputs = (out,)
+        kernel = kernels.gemm(x.shape[0], options.width, options.width, "nn")
+        out = t.compute("aten::mm", x, weight, kernel=kernel, out=x.shape)
         if len(group.ranks) > 1:
             wait_stream(t, COMPUTE_STREAM, distributed.all_reduce(t, group, out))
         t.process.release(t, x.storage)
@@ -238,9 +236,8 @@ def _tiny_kernels(t: Thread) -> None:
     with t.frame("train.py(31): update_counters"):
         counter = t.new((1,), "float")
         for _ in range(count):
-            with t.op("aten::add_", counter, 1, 1) as op:
-                t.launch(kernels.elementwise("CUDAFunctorOnSelf_add<float>", 1, 2, 4))
-                op.outputs = (counter,)
+            kernel = kernels.elementwise("CUDAFunctorOnSelf_add<float>", 1, 2, 4)
+            t.compute("aten::add_", counter, 1, 1, kernel=kernel, out=counter)
         t.process.release(t, counter.storage)
 
 

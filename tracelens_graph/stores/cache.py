@@ -30,7 +30,7 @@ import numpy as np
 from tracelens_graph._version import __version__
 from tracelens_graph.errors import OutputError, TraceError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.details import NO_TEXT, Details, stream_id
+from tracelens_graph.graph.details import NO_TEXT, Details, source_id
 from tracelens_graph.graph.graph import Graph
 from tracelens_graph.loaders.kineto.details import FileDetails
 from tracelens_graph.loaders.parts import is_part, rank_of
@@ -137,10 +137,7 @@ class _Reloaded(Details):
 
     def identity(self) -> str:
         """Hash of the decompressed bytes."""
-        with self._source.open() as stream:
-            found = stream_id(stream)
-        self._source.check_unchanged()
-        return found
+        return source_id(self._source)
 
 
 def _events(source: Source, load: Callable[[], Graph], first: np.ndarray, count: np.ndarray, places: Rows) -> Details:

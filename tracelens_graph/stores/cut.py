@@ -23,7 +23,7 @@ from tracelens_graph.graph import membership
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.info import LEFT_OUT_ITERATIONS
 from tracelens_graph.graph.iterations import LeftOut, iterations_of, left_out_between
-from tracelens_graph.loaders.kineto.times import digits_to_ns, epoch_ns
+from tracelens_graph.loaders.kineto.times import digits_to_ns, origin_ns
 from tracelens_graph.output.files import GENERATOR
 from tracelens_graph.schema import Kind
 from tracelens_graph.utils.arrays import Mask, Ns, Rows
@@ -157,11 +157,6 @@ def write_piece(
 def times_ns(core: Core, texts: Sequence[Raw]) -> Ns:
     """Times as the file shows them, in microseconds, as times of its graph in ns."""
     return digits_to_ns(texts) - origin_ns(core)
-
-
-def origin_ns(core: Core) -> int:
-    """What the start of a graph is in the times that its file shows, ns."""
-    return core.info.start_epoch_ns - epoch_ns(core.info.metadata.get("baseTimeNanoseconds"))
 
 
 def whole(core: Core) -> Piece:

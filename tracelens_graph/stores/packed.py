@@ -19,7 +19,6 @@ import numpy as np
 from tracelens_graph.graph.details import Details
 from tracelens_graph.schema import STORED, Flag, Kind, OwnerRule
 from tracelens_graph.stores.sections import Sections, damaged
-from tracelens_graph.utils.arrays import Rows
 
 _EVENTS = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -127,18 +126,11 @@ def _unique(uid: np.ndarray) -> bool:
     return not (ascending[1:] == ascending[:-1]).any()
 
 
-def _callers_come_first(parent: Rows) -> bool:
-    return bool((parent < np.arange(len(parent), dtype=np.int32)).all())
-
-
-def _descendants_come_after(last: Rows) -> bool:
-    return bool((last >= np.arange(len(last), dtype=np.int32)).all())
-
-
 _CHECKS: dict[str, Callable[[np.ndarray], bool]] = {
     "uid": _unique,
-    "parent": _callers_come_first,  # so walks from callee to caller end
-    "last": _descendants_come_after,
+    # Callers come first, so that walks from callee to caller end, and descendants behind them.
+    "parent": lambda parent: bool((parent < np.arange(len(parent), dtype=np.int32)).all()),
+    "last": lambda last: bool((last >= np.arange(len(last), dtype=np.int32)).all()),
 }
 """What holds of a column of every graph, beside its limits."""
 

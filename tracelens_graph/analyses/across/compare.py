@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from os.path import commonprefix
+from string import ascii_letters, digits
 from typing import Any
 
 import numpy as np
@@ -274,7 +276,7 @@ def _compared(name: str, tables: Mapping[str, Table]) -> Table:
         what = about.get(column, Column(column, how.unit if column == how.main else ""))
         for tag in tags:
             columns[f"{tag}::{column}"] = joined.cells(tag, column)
-            drop_priority = 2 if column == how.count else 0
+            drop_priority = 1 if column == how.count else 0
             described[f"{tag}::{column}"] = Column(
                 f"{what.definition}, in {tag}", what.unit, drop_priority=drop_priority
             )
@@ -283,7 +285,7 @@ def _compared(name: str, tables: Mapping[str, Table]) -> Table:
             described[f"{column}__{tag}_diff"] = Column(
                 f"{what.definition}, {tag} less {tags[0]}", what.unit, drop_priority=0
             )
-            described[f"{column}__{tag}_pct"] = Column(f"that difference as share of {tags[0]}", "%", drop_priority=0)
+            described[f"{column}__{tag}_pct"] = Column(f"that difference as share of {tags[0]}", "%", drop_priority=2)
     shown = _headings(how, described, tags, any(columns["only_in"]))
     about = {
         column: replace(described[column], heading=shown.get(column))
@@ -297,13 +299,23 @@ def _compared(name: str, tables: Mapping[str, Table]) -> Table:
 def _headings(how: Comparison, about: About, tags: Sequence[str], some_lack: bool) -> dict[str, str]:
     """The columns of a comparison that people are shown, in their order, with what stands above them."""
     shown = {key: heading_of(key, about[key]) for key in how.label if key in about}
+    short = dict(zip(tags, _told_apart(tags), strict=True))
     for place, tag in enumerate(tags):
-        shown[f"{tag}::{how.main}"] = f"{tag} {how.unit}"
+        shown[f"{tag}::{how.main}"] = f"{short[tag]} {how.unit}"
         if place:
-            which = f"{tag} " if len(tags) > 2 else ""
+            which = f"{short[tag]} " if len(tags) > 2 else ""
             shown |= {f"{how.main}__{tag}_diff": f"{which}diff", f"{how.main}__{tag}_pct": f"{which}%"}
-    shown |= {f"{tag}::{how.count}": f"{tag} {how.counted}s" for tag in tags if how.count}
+    shown |= {f"{tag}::{how.count}": f"{short[tag]} {how.counted}s" for tag in tags if how.count}
     return shown | ({"only_in": "only in"} if some_lack else {})
+
+
+def _told_apart(tags: Sequence[str]) -> list[str]:
+    """Names of runs without the words that all of them begin and end with: `x_old.json`, `x_new.json`: old, new."""
+    letters = f"{ascii_letters}{digits}"
+    ways = tags, [tag[::-1] for tag in tags]
+    begin, end = (len(commonprefix(names).rstrip(letters)) for names in ways)  # noqa: RUF071 (of names, not of paths)
+    short = [tag[begin : len(tag) - end] for tag in tags]
+    return short if all(name[:1].isalpha() for name in short) else [*tags]
 
 
 def differences(joined: Joined, first: str, tag: str, column: str) -> dict[str, np.ndarray]:

@@ -125,7 +125,8 @@ def odd_step(w: Window) -> OddStep | None:
 
 
 def times_of_steps(w: Window) -> dict[str, Ns]:
-    """The rows of the timeline of each step of a trace, ns, where a window is one of several steps; else nothing."""
+    """The rows of the timeline of each step of a trace, ns, devices added up; nothing but where a window is one of
+    several steps."""
     core = w.core
     step = core.gpu_step[w.gpu_rows]
     if w.all_iterations is not None or not len(step) or step[0] < 0 or (step != step[0]).any():
@@ -133,7 +134,10 @@ def times_of_steps(w: Window) -> dict[str, Ns]:
     gpu, steps, of = in_steps(core, core.gpu_rows)
     if len(steps) < 2 or np.count_nonzero(core.gpu_step[gpu] == step[0]) != len(step):
         return {}
-    return {**times_by_group(core, gpu, of, len(steps)), STEP: _lengths(whole_window(core), steps)}
+    devices, device = distinct(core.columns.device[gpu])
+    times = times_by_group(core, gpu, of * len(devices) + device, len(steps) * len(devices))
+    found = {name: ns.reshape(len(steps), -1).sum(axis=1) for name, ns in times.items()}
+    return {**found, STEP: _lengths(whole_window(core), steps)}
 
 
 def step_time(w: Window) -> int:

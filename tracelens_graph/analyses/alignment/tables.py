@@ -17,7 +17,7 @@ from tracelens_graph.analyses.alignment.spread import STEP, step_time
 from tracelens_graph.analyses.alignment.times import times_table
 from tracelens_graph.analyses.shared.gpu_work import uids_of
 from tracelens_graph.analyses.shared.grouping import Cells
-from tracelens_graph.analyses.timeline.timeline import times_of
+from tracelens_graph.analyses.timeline.timeline import times_of, times_on_devices
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.user_code import line_names
 from tracelens_graph.tables.column import About, Column
@@ -133,9 +133,14 @@ def noise_of(difference: Diff, why: Sequence[Why]) -> Noise:
 
 
 def totals_table(difference: Diff, noise: Noise | None = None) -> Table:
-    """How long both sides take in all; the times below `total_time` add up to it."""
+    """How long both sides take in all, devices added up; the times below `total_time` add up to it."""
     windows = difference.a, difference.b
-    sides = [times_of(w.core, w.gpu_rows, all_iterations=w.all_iterations) for w in windows]
+    sides = [
+        times_on_devices(w.core, w.gpu_rows)[0]
+        if w.all_iterations is None
+        else times_of(w.core, w.gpu_rows, all_iterations=w.all_iterations)
+        for w in windows
+    ]
     meaning = TOTALS if not all(w.all_iterations for w in windows) else {**TOTALS, "total_time": _OF_ITERATIONS}
     meaning = {**meaning, **_ON_HOST} if is_of_host(windows[0]) else meaning
     lengths = [step_time(window) for window in windows]

@@ -17,7 +17,7 @@ from tracelens_graph.analyses.idle.host_states import SYNCHRONIZATION
 from tracelens_graph.analyses.idle.idle import CAUSE_MEANING, UNKNOWN, Cause, Idle, calls_of, edge_parts, idle_parts
 from tracelens_graph.analyses.shared.gpu_work import gpu_classes
 from tracelens_graph.analyses.shared.grouping import Cells
-from tracelens_graph.analyses.timeline.timeline import ROW_MEANING, times_by_group
+from tracelens_graph.analyses.timeline.timeline import ROW_MEANING, times_on_devices
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import ancestors, in_no_other
@@ -128,10 +128,8 @@ def times_table(difference: Diff) -> Table:
 def _busy_times(window: Window) -> dict[str, int]:
     """Times of the GPU timeline and sums of durations by class, devices added up, ns."""
     rows, c = window.gpu_rows, window.core.columns
-    devices, device = np.unique(c.device[rows], return_inverse=True)
-    by_device = times_by_group(window.core, rows, device, len(devices))
     sums = sum_by_group(gpu_classes(window.core, rows), c.dur_ns[rows], len(_SUMS)).tolist()
-    return {**{name: int(ns.sum()) for name, ns in by_device.items()}, **dict(zip(_SUMS, sums, strict=True))}
+    return {**times_on_devices(window.core, rows)[0], **dict(zip(_SUMS, sums, strict=True))}
 
 
 class Overlap(NamedTuple):

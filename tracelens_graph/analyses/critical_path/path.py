@@ -88,6 +88,12 @@ class Path:
     def notes(self) -> list[str]:
         """What a reader must know of the path."""
         notes = list(self.job.notes)
+        spent = self.ns_by_class
+        if "communication" in spent and (self.job.matched is None or "peer" in spent):
+            notes.append(
+                "ranks are missing: of their collectives, communication is what the shortest equal one takes, which "
+                "may be waiting for a late rank, too"
+            )
         if (missing := int((self.end_ns - self.start_ns)[self.kind == Class.unrecorded].sum())) > 0:
             notes.append(f"{missing / 1e6:,.3f} ms of the path have no recorded cause")
         if ties := len(self.ties.columns["name"]):

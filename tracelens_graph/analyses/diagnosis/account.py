@@ -20,7 +20,7 @@ from tracelens_graph.analyses.idle.idle import (
     idle_parts,
     joined,
 )
-from tracelens_graph.analyses.timeline.timeline import times_by_group
+from tracelens_graph.analyses.timeline.timeline import times_on_devices
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.iterations import left_out_of
 from tracelens_graph.graph.window import Window, narrow, window_of
@@ -212,7 +212,7 @@ def _account(w: Window) -> Account:
     judged = narrow(w, after_ns=start) if start is not None else w
     c = w.core.columns
     cut_off = 0 if start is None else start - int(c.start_ns[w.gpu_rows].min())
-    times, devices = _times(judged)
+    times, devices = times_on_devices(judged.core, judged.gpu_rows)
     inner = idle_parts(judged)
     edges = joined([]) if start is not None or judged.all_iterations or left_out_of(w.core) else edge_parts(judged)
     at_edges = np.arange(len(inner.row) + len(edges.row)) >= len(inner.row)
@@ -222,13 +222,6 @@ def _account(w: Window) -> Account:
 
 def _own_account(w: Window, around: Window) -> Account:
     """What is below some calls: its GPU work, and of the gaps around it those that end with it."""
-    times, devices = _times(w)
+    times, devices = times_on_devices(w.core, w.gpu_rows)
     gaps = ended_by(w, idle_parts(around))
     return Account(w, 0, devices, gaps.total_ns, gaps.total_ns, times, gaps, np.zeros(len(gaps.row), bool))
-
-
-def _times(w: Window) -> tuple[dict[str, int], int]:
-    """Rows of the timeline -> ns, added up over devices, and how many these are."""
-    devices, device = np.unique(w.core.columns.device[w.gpu_rows], return_inverse=True)
-    by_device = times_by_group(w.core, w.gpu_rows, device, len(devices))
-    return {name: int(ns.sum()) for name, ns in by_device.items()}, len(devices)

@@ -28,9 +28,8 @@ IDLE_CAUSES = TableSchema(
         "idle_ms": Column.total("idle time due to it, over all devices", "ms", "idle ms", compared="main", figure="ms"),
         "percent_of_idle": Column.share("share of the idle time", "% of idle", drop_priority=2),
         "percent_of_total": Column.share(
-            "share of the GPU span, from the first to the last GPU event, or of the sum of those of "
-            "several devices; the parts of the steps before and after it do not count, as it does "
-            "in the causes of a report",
+            "share of the GPU span, from the first to the last GPU event, summed over devices; unlike in the causes of "
+            "a report, the parts of the steps before and after it do not count",
             "% of GPU span",
             figure="percent",
         ),

@@ -46,7 +46,7 @@ KERNEL_OCCUPANCY = TableSchema(
         "min_us": Column("shortest", "us", drop_priority=5),
         "blocks_per_sm": _BLOCKS,
         "sm_efficiency_percent": Column(
-            "share of the multiprocessors that get a block at least, mean weighted by duration", "%"
+            "share of the multiprocessors that get at least one block, mean weighted by duration", "%"
         ),
         "occupancy_percent": _OCCUPANCY,
         "percent": Column.share("share of the sum over all kernels"),
@@ -69,7 +69,7 @@ DEVICE_USE = TableSchema(
         "kernel_ms": Column("part of it in which a kernel runs, one of communication, too", "ms"),
         "utilization_percent": Column("kernel_ms as share of time_ms", "%"),
         "sm_efficiency_percent": Column(
-            "mean share of the multiprocessors with a block at least, over time_ms; where kernels overlap, the "
+            "mean share of the multiprocessors with at least one block, over time_ms; of kernels that overlap, the "
             "time of each counts",
             "%",
         ),

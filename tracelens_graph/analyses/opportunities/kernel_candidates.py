@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 KERNEL_CANDIDATES = TableSchema(
     "kernel_candidates",
-    "Which kernels are worth work: those first where most could be won, then those with the most time.",
+    "Which kernels are worth work, sorted by the time that could be won, then by time.",
     {
         "kernel": Column.key("the kernel with the most time in these calls", "kernel"),
         "op": Column.key("op that the work is given to", "op"),

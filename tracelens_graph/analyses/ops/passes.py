@@ -24,7 +24,7 @@ FORWARD_BACKWARD = TableSchema(
         "name": Column.key("forward op"),
         "forward_calls": Column.count("calls with GPU work charged to them"),
         "forward_us": Column.total(
-            "sum of the durations of the GPU events that they are the nearest linked op above", "us"
+            "sum of the durations of the GPU events whose nearest linked op above they are", "us"
         ),
         "recomputed_calls": Column.count("calls that run again what checkpointing dropped"),
         "recomputed_us": Column.total("sum of the durations of their GPU events", "us"),

@@ -32,7 +32,9 @@ TOP_OPS = TableSchema(
             "share; else the line of Python of the longest call",
             "mostly in",
         ),
-        "uid": Column.uid("the longest call", heading="uid", drop_priority=0),
+        "uid": Column.uid(
+            "the longest call; where `mostly_in` names modules, the longest in these", heading="uid", drop_priority=0
+        ),
     },
 )
 
@@ -58,19 +60,14 @@ def top_ops(g: Core | Window, linked_only: bool = False, top: int = 5) -> Table:
     lone = int(c.dur_ns[found.unlinked].sum())
     whole = int(time.sum()) + lone
     shown = np.lexsort((c.uid[found.rows[first]], -time))[:top].tolist()
-    longest = []
-    for op in shown:
-        calls = np.flatnonzero(group == op)
-        longest.append(calls[found.direct_ns[calls].argmax()])
+    places = [_place(w, found, np.flatnonzero(group == op)) for op in shown]
     columns: dict[str, Cells] = {
         "name": [core.names[c.name[found.rows[first[op]]]] for op in shown],
         "total_ms": [float(time[op]) / 1e6 for op in shown],
         "percent": [100 * float(time[op]) / whole if whole else 0.0 for op in shown],
         "count": [int(count) for count in np.bincount(group, minlength=len(first))[shown]],
-        "mostly_in": [
-            _place(w, found, np.flatnonzero(group == op), call) for op, call in zip(shown, longest, strict=True)
-        ],
-        "uid": [int(c.uid[found.rows[call]]) for call in longest],
+        "mostly_in": [place for place, _ in places],
+        "uid": [int(c.uid[found.rows[call]]) for _, call in places],
     }
     if lone and len(shown):
         at = sum(ms * 1e6 >= lone for ms in columns["total_ms"])
@@ -83,29 +80,32 @@ def top_ops(g: Core | Window, linked_only: bool = False, top: int = 5) -> Table:
     return TOP_OPS.table(columns, w.titled("Operations with most GPU time"), notes)
 
 
-def _place(w: Window, found: OpCalls, calls: np.ndarray, longest: int) -> str:
-    """Where calls of an op stand; empty if the trace does not say."""
+def _place(w: Window, found: OpCalls, calls: np.ndarray) -> tuple[str, int]:
+    """Where calls of an op stand, empty if the trace does not say, and the longest call there."""
     core = found.core
-    if not is_python(core):
-        return ""
     rows, time = found.rows[calls], found.direct_ns[calls]
+    longest = int(time.argmax())
+    if not is_python(core):
+        return "", int(calls[longest])
     origin = origins(core, rows)
     inner = nearest_above(core.columns, origin, (Kind.Module,))
-    inside = inner >= 0
-    if time[inside].sum() > _MOST * time.sum():
-        modules, of = distinct(inner[inside])
-        outer = nearest_above(core.columns, modules, (Kind.Module,))
-        names = [
-            f"{around}/{name}" if above >= 0 else name
-            for name, around, above in zip(_classes(core, modules), _classes(core, outer), outer.tolist(), strict=True)
-        ]
-        places = {name: number for number, name in enumerate(dict.fromkeys(names))}
-        place = np.array([places[name] for name in names])[of]
-        spent = sum_by_group(place, time[inside], len(places))
-        share = 100 * float(spent.max()) / float(time.sum())
-        return list(places)[int(spent.argmax())] + (f" ({share:.0f} %)" if share < 99.5 else "")
-    row = origin[np.flatnonzero(calls == longest)]
-    return line_names(w, row)[0]
+    inside = np.flatnonzero(inner >= 0)
+    if time[inside].sum() <= _MOST * time.sum():
+        return line_names(w, origin[[longest]])[0], int(calls[longest])
+    modules, of = distinct(inner[inside])
+    outer = nearest_above(core.columns, modules, (Kind.Module,))
+    names = [
+        f"{around}/{name}" if above >= 0 else name
+        for name, around, above in zip(_classes(core, modules), _classes(core, outer), outer.tolist(), strict=True)
+    ]
+    places = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    place = np.array([places[name] for name in names])[of]
+    spent = sum_by_group(place, time[inside], len(places))
+    most = int(spent.argmax())
+    share = 100 * float(spent[most]) / float(time.sum())
+    there = inside[place == most]
+    text = list(places)[most] + (f" ({share:.0f} %)" if share < 99.5 else "")
+    return text, int(calls[there[time[there].argmax()]])
 
 
 def _classes(core: Core, modules: np.ndarray) -> list[str]:

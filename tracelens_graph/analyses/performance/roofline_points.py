@@ -190,7 +190,7 @@ def _point(row: Mapping[str, Any]) -> Point:
 
 BELOW_ROOF = TableSchema(
     "below_roof",
-    "Which operations are far below the roof: those first where most could be won.",
+    "Which operations are far below the roof, sorted by the time that could be won.",
     {
         "op": Column.key("op that the work is given to", "op"),
         "input_dims": ARGUMENTS["Input Dims"],

@@ -149,7 +149,7 @@ ATTRIBUTION = TableSchema(
             "sum of the durations of the GPU events charged to the nodes themselves", "us", compared="main"
         ),
         "exclusive_busy_us": Column("length of the union of those GPU events", "us"),
-        "min_us": Column("least sum that is charged to a node; of those with any", "us"),
+        "min_us": Column("least sum that is charged to a node with any", "us"),
         "median_us": Column("median of these sums", "us"),
         "max_us": Column("greatest of these sums", "us"),
         "inclusive_percent": Column("inclusive_sum_us as share of the sum over all GPU events", "%"),

@@ -20,7 +20,7 @@ from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.forest import build_forest
 from tracelens_graph.graph.intervals import Intervals, length, length_before, merge, sum_by_group
-from tracelens_graph.graph.traversals import climb, is_captured, least_above, outermost
+from tracelens_graph.graph.traversals import climb, is_captured, least_above, outermost, rows_of_kind
 from tracelens_graph.graph.user_code import Code, codes_of, pausing, shown_frames
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import HOST_KINDS, NESTING_RANK, Kind
@@ -45,7 +45,11 @@ _COLUMNS: About = {
         "their own time, as share of the time from the first to the last call; in a window, of the time in its calls",
         "self %",
     ),
-    "idle_ms": Column.total("the part of their own time during which no GPU event ran", "ms", "GPU idle ms"),
+    "idle_ms": Column.total(
+        "the part of their own time during which no GPU event ran, from the first GPU event or step to the last",
+        "ms",
+        "GPU idle ms",
+    ),
     "sum_ms": Column.total("sum of the durations of all calls; nested calls of the same name count again", "ms"),
     "longest_ms": Column("the longest call", "ms", heading="longest ms", drop_priority=2),
     "uid": Column.uid("the longest call", heading="uid"),
@@ -139,13 +143,18 @@ def _host_calls(w: Window, by: By) -> HostCalls:
 
 
 def idle_clock(w: Window) -> Callable[[Ns], Ns] | None:
-    """What counts the time during which no GPU event of any of the window's devices ran; None without GPU events."""
+    """What counts time during which no GPU event of any of the window's devices ran; None without GPU events.
+
+    A GPU is idle from the first GPU event or step to the last: starting a profiler before them keeps no GPU waiting.
+    """
     c, gpu = w.core.columns, w.core.gpu_rows
     if not len(w.gpu_rows):
         return None
     gpu = gpu[np.isin(c.device[gpu], np.unique(c.device[w.gpu_rows]))]
-    busy = merge(c.start_ns[gpu], c.start_ns[gpu] + c.dur_ns[gpu])
-    return lambda at: at - length_before(busy, at)
+    covered = np.concatenate((gpu, rows_of_kind(c, (Kind.Step,))))
+    first, last = c.start_ns[covered].min(), c.end_ns[covered].max()
+    busy = merge(c.start_ns[gpu], c.end_ns[gpu])
+    return lambda at: np.clip(at, first, last) - length_before(busy, at)
 
 
 def times_of_calls(w: Window, drawn: Mask) -> tuple[Ns, ...]:

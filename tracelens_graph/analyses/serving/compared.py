@@ -53,7 +53,7 @@ DIFF_PHASES = TableSchema(
         **_both("gpu_ms", "time in which its GPU events run", heading="GPU ms", drop_priority=0),
         **_both("idle_ms", "idle time of the GPU between these", drop_priority=2),
         **_both("gap_ms", "idle time of the GPU before its work", heading="gap ms", drop_priority=0),
-        **_both("step_ms", "all three", heading="ms"),
+        **_both("step_ms", "the sum of these three", heading="ms"),
         "change_ms": Column("step_ms of b less that of a", "ms", heading="change ms"),
         "change_percent": Column("that as share of the first; absent where the first is 0", "%"),
         **_both("tokens_per_s", "tokens by step_ms", "1/s", "tokens/s"),

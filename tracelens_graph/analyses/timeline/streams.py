@@ -92,7 +92,13 @@ def exposed_communication(g: Core | Window) -> Table:
         "mean_us": total / 1e3 / np.maximum(count, 1),
         "max_us": longest / 1e3,
     }
-    table = EXPOSED_COMMUNICATION.table(columns, w.titled("Exposed communication"))
+    nameless = rows[[one is None for one in nodes]]
+    lone = nameless[c.parent[nameless] < 0]
+    ms = int(c.dur_ns[lone].sum()) / 1e6
+    notes = (
+        [f"without a name: {len(lone):,} kernels ({ms:,.3f} ms) whose launch is not in the trace"] if len(lone) else []
+    )
+    table = EXPOSED_COMMUNICATION.table(columns, w.titled("Exposed communication"), notes)
     keys = [one and one.group_key for one in firsts]
     return table.take(cell_order(alone, -total, columns["collective"], columns["group"], keys))
 

@@ -47,6 +47,9 @@ ROW_MEANING = {
 }
 
 
+_AS_ONE = "communication of a GPU is hidden while another one computes; exposed_communication is of each GPU by itself"
+
+
 def gpu_timeline(
     g: Core | Window, linked_only: bool = False, micro_idle_us: float | None = None, by_recompute: bool = False
 ) -> Table:
@@ -87,7 +90,7 @@ def gpu_timeline(
     return GPU_TIMELINE.table(
         {name: np.array(c, float) if name in ("time ms", "percent") else c for name, c in columns.items()},
         w.titled("GPU timeline" + pooled + (" of GPU events with a launch in the trace" if linked_only else "")),
-        [*unlinked_notes(w, linked_only), *lost_notes(w)],
+        [*unlinked_notes(w, linked_only), *lost_notes(w), *([_AS_ONE] if devices > 1 else [])],
     )
 
 
@@ -158,6 +161,16 @@ def times_by_group(g: Core, rows: np.ndarray, group: np.ndarray, groups: int) ->
         "total_comm_time": union(COMMUNICATION),
         "total_memcpy_time": union(MEMCPY),
     }
+
+
+def times_on_devices(g: Core, rows: np.ndarray) -> tuple[dict[str, int], int]:
+    """The rows of the timeline of some GPU events, ns, each device by itself, added up, and how many devices these are.
+
+    So no device hides the communication of another one, and idle time is that of all of them.
+    """
+    devices, device = np.unique(g.columns.device[rows], return_inverse=True)
+    by_device = times_by_group(g, rows, device, len(devices))
+    return {name: int(ns.sum()) for name, ns in by_device.items()}, len(devices)
 
 
 def _gaps_before(g: Core, rows: np.ndarray, every: np.ndarray) -> np.ndarray:

@@ -74,7 +74,7 @@ def _options(
 ) -> None:
     """Traces in a Neo4j database: push, ask, pull; and a local server for it.
 
-    --uri, --user and --database may stand behind the command, too.
+    --uri, --user and --database may also come after the command.
     """
     CHOSEN.set(Chosen(uri, user, database))
 

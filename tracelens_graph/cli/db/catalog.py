@@ -77,7 +77,7 @@ def drop(
 ) -> None:
     """Drop traces, or whole runs, from the database.
 
-    Knowledge that no other trace uses goes with them. Stopped at any point, the same command goes on.
+    Nodes that only these traces use are dropped, too. If it is stopped, the same command continues.
 
     Example: tracelens-graph db drop llama-70b/rank0
     """
@@ -105,8 +105,8 @@ def forget_events(
 ) -> None:
     """Delete the events of traces and keep their facts, as if these had been pushed with --facts.
 
-    Facts are totals, times by kernel, op and module, and findings. Comparisons of the traces go, and the matching of
-    the ranks of their run. Stopped at any point, the same command goes on.
+    Facts are totals, times by kernel, op and module, and findings. Comparisons of the traces, and the matching of the
+    ranks of their run, are deleted. If it is stopped, the same command continues.
 
     Example: tracelens-graph db forget-events --older-than 30d
 

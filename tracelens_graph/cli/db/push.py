@@ -78,20 +78,20 @@ class Wanted:
 def wanted(
     traces: Traces,
     run: Annotated[
-        str, option(metavar="NAME", help="Run that the traces are the ranks of; else each is its own.")
+        str, option(metavar="NAME", help="Make the traces ranks of this run. Default: each is a run of its own.")
     ] = "",
     name: Annotated[
         str,
         option(
             "--as",
             metavar="NAME",
-            help="Name of the trace, unique in its run; else that of its file, with folders as far as files are called "
-            "alike.",
+            help="Name of the trace, unique in its run. Default: that of its file, with folders if files have the same "
+            "name.",
         ),
     ] = "",
     label: Annotated[
         list[str] | None,
-        option(metavar="KEY=VALUE", help="What is to be known of it: batch=64 is a number; may be given again."),
+        option(metavar="KEY=VALUE", help="A property of the trace: batch=64 is a number; may be given again."),
     ] = None,
     only: Annotated[str, option(metavar="KINDS", help="Only events of these kinds: gpu,Op or host; with commas.")] = "",
     min_gpu_time: Annotated[
@@ -100,9 +100,9 @@ def wanted(
     facts: Annotated[
         bool, option("--facts", help="Only totals, times by kernel, op and module, and findings; no events.")
     ] = False,
-    with_args: Annotated[bool, option("--with-args", help="Take all recorded arguments of the events along.")] = False,
+    with_args: Annotated[bool, option("--with-args", help="Also push all recorded arguments of the events.")] = False,
     all_edges: Annotated[
-        bool, option("--all-edges", help=f"Take {' and '.join(REPEATED_EDGES)} along, which repeat properties.")
+        bool, option("--all-edges", help=f"Also push {' and '.join(REPEATED_EDGES)}, which repeat properties.")
     ] = False,
     arch: Arch = None,
 ) -> Any:
@@ -159,13 +159,13 @@ def push(
     *,
     chosen: Annotated[Any, Group(wanted)],
     replace: Annotated[
-        bool, option("--replace", help="Where a trace is there already, drop it and push it anew.")
+        bool, option("--replace", help="If a trace is already there, drop it and push it anew.")
     ] = False,
 ) -> None:
     """Push traces into a Neo4j database.
 
-    Stopped at any point, the same command goes on. What is there already is left as it is. Where all ranks of a run are
-    named, their collectives are matched, and the critical path of each step is stored.
+    If it is stopped, the same command continues. Traces that are already there stay as they are. If all ranks of a run
+    are named, their collectives are matched, and the critical path of each step is stored.
 
     Example: tracelens-graph db push trace.json.gz --run llama-70b --label commit=3f2a9c
 
@@ -216,8 +216,8 @@ def _push(graphs: Graphs, image: TraceImage, replace: bool) -> None:
 def upgrade(traces: Traces) -> None:
     """Push traces again that another version of this program pushed, with the names, labels and options that they have.
 
-    Files are recognised by their content, wherever they lie. Ranks of a run that are all named are matched again.
-    Comparisons of a trace go with its older form.
+    Files are recognised by their content, wherever they are. Ranks of a run are matched again if all are named.
+    Comparisons of a trace are dropped with its older form.
 
     Example: tracelens-graph db upgrade traces/
     """
@@ -283,16 +283,16 @@ def push_diff(
     *,
     run: Annotated[str, option(metavar="NAME", help="Run of those that are not there yet; else each is its own.")] = "",
     names: Annotated[
-        str | None, option(metavar="A,B", help="What to call them in that run; else by file or folder.")
+        str | None, option(metavar="A,B", help="Names of the traces in that run. Default: by file or folder.")
     ] = None,
     replace: Annotated[
-        bool, option("--replace", help="Where the two are compared already, drop that and compare them anew.")
+        bool, option("--replace", help="If the two are already compared, drop that and compare them anew.")
     ] = False,
     window: Window,
 ) -> None:
     """Compare two traces by structure, as `diff` does, and push the comparison into a Neo4j database.
 
-    Traces that are not there are pushed first. Stopped at any point, the same command goes on.
+    Traces that are not there are pushed first. If it is stopped, the same command continues.
 
     Example: tracelens-graph db push-diff a.json.gz b.json.gz --run upgrade
     """

@@ -34,12 +34,12 @@ def query(
     *,
     param: Parameters = None,
     outputs: OneTable,
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="When the server gives up.")] = 60.0,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="The server gives up after this time.")] = 60.0,
     write: Annotated[bool, option("--write", help="Allow a statement to write.")] = False,
 ) -> None:
     """Ask the database: a query of the library by its name, a file, or a statement of your own.
 
-    Unless --write is given the server refuses to write. `db queries` lists the library.
+    The server refuses to write, unless --write is given. `db queries` lists the library.
 
     Example: tracelens-graph db query idle_gaps --param trace=llama-70b/rank0 --format csv
     """

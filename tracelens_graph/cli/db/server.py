@@ -137,8 +137,8 @@ def import_(
 ) -> None:
     """Import what `db export` wrote into the server of `db start`: stop it, import, start it again.
 
-    The import takes the place of all that the database holds, with --force without asking. If it fails, the database
-    is as it was. Without `--folder` it is the server in the standard folder.
+    The import replaces everything in the database; --force does not ask first. If it fails, the database is as it was.
+    Without `--folder` it uses the server in the standard folder.
 
     Example: tracelens-graph db import for-import
     """

@@ -7,7 +7,6 @@ there is no latency.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -223,16 +222,11 @@ def _tenths(ns: Ns) -> np.ndarray:
 _UNEVEN = ("Process Group Name", "Process Group Ranks", "Collective name", "Group size", "dtype")
 
 
-def is_all2allv(one: Arguments) -> bool:
-    """Whether kernels with these arguments carry out an uneven all-to-all."""
-    return one.kind == "all_to_allv"
-
-
 def all2allv_columns(found: Instances, nodes: Nodes) -> dict[str, Cells]:
     """Columns of `nccl_all2allv`, the most data first."""
     kernels = found.kernels
     sent = kernels.by_arguments([one.megabytes("In") for one in kernels.arguments])
-    elements = kernels.by_arguments([_or_nan(one.elements("In")) for one in kernels.arguments])
+    elements = kernels.by_arguments([one.elements("In") for one in kernels.arguments])
     late = found.start_ns - found.per_part(found.first_start_ns)
     early = found.per_part(found.last_end_ns) - found.end_ns
     total, wall = found.reduced(np.add, sent), found.last_end_ns - found.first_start_ns
@@ -273,10 +267,6 @@ def all2allv_columns(found: Instances, nodes: Nodes) -> dict[str, Cells]:
     return {name: picked(cells, order) for name, cells in columns.items()}
 
 
-def _or_nan(count: int | None) -> float:
-    return np.nan if count is None else float(count)
-
-
 def _rate(megabytes: np.ndarray, ns: Ns) -> np.ndarray:
     """GiB/s; NaN where no time has passed."""
     return quotients(megabytes * GIB_PER_S, ns)
@@ -307,21 +297,8 @@ def summary_all2allv_columns(each: Mapping[str, Cells], statistics: Sequence[str
     return {name: picked(cells, order) for name, cells in columns.items()}
 
 
-@dataclass(frozen=True)
-class Heatmap:
-    """What ranks send to one another.
-
-    Attributes:
-        columns: those of `nccl_all2allv_heatmap`, by sending and receiving rank.
-        left_out: kernels that do not show how much goes to which rank.
-    """
-
-    columns: dict[str, Cells]
-    left_out: int
-
-
-def heatmap(found: Instances) -> Heatmap:
-    """The pairs of ranks of uneven all-to-alls, by their ranks in the job.
+def heatmap(found: Instances) -> tuple[dict[str, Cells], int]:
+    """Columns of `nccl_all2allv_heatmap`, and how many kernels do not show how much goes to which rank.
 
     Splits are counted in rows of the tensor, so a share of them is that share of the elements.
     """
@@ -347,7 +324,7 @@ def heatmap(found: Instances) -> Heatmap:
         "avg_sent_MB": total[source, target] / times[source, target],
         "count": times[source, target],
     }
-    return Heatmap(columns, int(np.count_nonzero(~known)))
+    return columns, int(np.count_nonzero(~known))
 
 
 def _sent(one: Arguments, ranks: Sequence[int] | None) -> tuple[Sequence[int], np.ndarray] | None:

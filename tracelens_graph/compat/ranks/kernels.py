@@ -76,10 +76,7 @@ class Arguments:
 
 
 class RankKernels:
-    """Kernels of collectives on all ranks of a run, by rank and start. Arrays have one entry per kernel.
-
-    Args:
-        run: name of a run; by default that of the last trace.
+    """Kernels of collectives on all ranks of the last trace's run, by rank and start. Arrays have one entry per kernel.
 
     Attributes:
         traces: the ranks, ascending; `ranks` are their numbers.
@@ -92,11 +89,11 @@ class RankKernels:
         is_simplified: whether no kernel names a group and each rank uses one stream: then all are of the group `ALL`.
 
     Raises:
-        AnalysisError: there is no such run, or a rank is there twice.
+        AnalysisError: a rank is there twice.
     """
 
-    def __init__(self, traces: TraceSet, run: str | None = None) -> None:
-        self.traces, self.ranks = _by_rank(traces, run)
+    def __init__(self, traces: TraceSet) -> None:
+        self.traces, self.ranks = _by_rank(traces)
         parts = [_kernels_of(trace) for trace in self.traces]
         self.place = np.repeat(np.arange(len(parts)), [len(part.start_ns) for part in parts])
         self.start_ns, self.dur_ns, self.stream, self._sequence = (
@@ -126,7 +123,8 @@ class RankKernels:
     @cached_property
     def groups(self) -> tuple[list[tuple[str | None, str]], list[list[int] | None], np.ndarray]:
         """Name and ranks, as text, of the groups of processes; their ranks; the group of each of the arguments."""
-        named = list(map(self._group_of, self.arguments))
+        apart = not self.is_simplified
+        named = [(one.group, str(one.cells["Process Group Ranks"])) if apart else (ALL, "") for one in self.arguments]
         ranks: dict[tuple[str | None, str], list[int] | None] = {}
         for group, one in zip(named, self.arguments, strict=True):
             if group not in ranks:
@@ -142,9 +140,6 @@ class RankKernels:
     def name_of(self, group: int) -> str | None:
         """Name of the group with a number."""
         return self.groups[0][group][0]
-
-    def _group_of(self, one: Arguments) -> tuple[str | None, str]:
-        return (ALL, "") if self.is_simplified else (one.group, str(one.cells["Process Group Ranks"]))
 
     def ranks_of(self, one: Arguments) -> list[int] | None:
         """Ranks of the group of a kernel with some arguments; None where nothing shows it."""
@@ -196,7 +191,8 @@ def _kernels_of(trace: TraceMember) -> _Part:
         args: Mapping[str, Any] = core.collective_args[uid] if at >= 0 else {}
         if args.get("kind") is None or not _is_listed(args.get("ranks")):
             args = _completed(core, row, args)
-        arguments.append(tuple(_hashable(args.get(field)) for field in FIELDS))
+        values = map(args.get, FIELDS)
+        arguments.append(tuple(one if isinstance(one, str | int | float | None) else str(one) for one in values))
         number = args.get("sequence")
         sequence.append(number if type(number) is int and 0 <= number < 2**62 else -1)
     return _Part(
@@ -227,17 +223,13 @@ def _completed(core: Core, row: int, args: Mapping[str, Any]) -> dict[str, Any]:
     return {**args, "kind": None if kind == UNKNOWN else kind, "ranks": ranks}
 
 
-def _hashable(value: Any) -> Any:
-    return value if value is None or isinstance(value, str | int | float) else str(value)
-
-
 def _arguments(raw: Sequence[Any]) -> Arguments:
     return Arguments({key: argument_cell(key, value) for key, value in zip(KEYS, raw, strict=True)})
 
 
-def _by_rank(traces: TraceSet, run: str | None) -> tuple[list[TraceMember], list[int]]:
-    """The traces of a run by rank, and their ranks: their places, unless all of them have a rank."""
-    members = list(traces.of_run(run)) if len(traces) else []
+def _by_rank(traces: TraceSet) -> tuple[list[TraceMember], list[int]]:
+    """The traces of the last one's run by rank, and their ranks: their places, unless all of them have a rank."""
+    members = list(traces.of_run()) if len(traces) else []
     ranks = [member.rank for member in members if member.rank is not None]
     if len(ranks) < len(members):
         return members, list(range(len(members)))

@@ -20,7 +20,6 @@ from tracelens_graph.compat.ranks.columns import (
     has_barrier,
     heatmap,
     implicit_sync_columns,
-    is_all2allv,
     long_columns,
     straggler_columns,
     summary_all2allv_columns,
@@ -53,7 +52,6 @@ def tracelens_tables(
     traces: Any,
     strict: bool = True,
     *,
-    run: str | None = None,
     ranks_per_node: int | None = None,
     statistics: Sequence[str] = DEFAULT_STATISTICS,
 ) -> dict[str, Table]:
@@ -62,27 +60,25 @@ def tracelens_tables(
     Those of uneven all-to-alls and of stragglers are there only if they have rows.
 
     Args:
-        traces: the ranks: a `TraceSet`, or graphs or windows of them. Of a window, the kernels in it count.
+        traces: the ranks: a `TraceSet`, or graphs or windows of them; of several runs those of the last trace's. Of a
+            window, the kernels in it count.
         strict: whether it is an error that members of a collective disagree on its kind, type or size. If not, what the
             lowest rank says counts, and a note names such collectives.
-        run: name of a run; by default that of the last trace.
         ranks_per_node: ranks that run on one node, for `node_id` and `node_span`; by default what the recordings show.
         statistics: those that summaries have, of `STATISTICS`.
 
     Raises:
-        AnalysisError: there is no such run, a rank is there twice, members of a collective disagree and `strict` is
-            set, or a statistic is none of those.
+        AnalysisError: a rank is there twice, members of a collective disagree and `strict` is set, or a statistic is
+            none of those.
     """
-    return RankTables(TraceSet.of(traces), strict, run=run, ranks_per_node=ranks_per_node).tables(statistics)
+    return RankTables(TraceSet.of(traces), strict, ranks_per_node).tables(statistics)
 
 
 class RankTables:
     """The tables one by one; see `tracelens_tables`."""
 
-    def __init__(
-        self, traces: TraceSet, strict: bool = True, *, run: str | None = None, ranks_per_node: int | None = None
-    ) -> None:
-        self.kernels = RankKernels(traces, run)
+    def __init__(self, traces: TraceSet, strict: bool = True, ranks_per_node: int | None = None) -> None:
+        self.kernels = RankKernels(traces)
         self._strict = strict
         recordings = self.kernels.traces
         hosts, devices = [host_of(one) for one in recordings], [devices_of(one.core) for one in recordings]
@@ -116,7 +112,7 @@ class RankTables:
     @cached_property
     def uneven(self) -> Instances:
         """The uneven all-to-alls."""
-        return Instances.where(self.kernels, is_all2allv, _SHARED, self._strict)
+        return Instances.where(self.kernels, lambda one: one.kind == "all_to_allv", _SHARED, self._strict)
 
     @cached_property
     def of_even(self) -> dict[str, Cells]:
@@ -131,9 +127,8 @@ class RankTables:
     @property
     def heatmap(self) -> _Made:
         """What each rank sends to each other one."""
-        found = heatmap(self.uneven)
-        note = f"{found.left_out:,} kernels do not say how much goes to which rank: left out"
-        return found.columns, [note] if found.left_out else []
+        columns, left_out = heatmap(self.uneven)
+        return columns, [f"{left_out:,} kernels do not say how much goes to which rank: left out"] if left_out else []
 
 
 _Made = tuple[Mapping[str, Cells], Iterable[str]]
