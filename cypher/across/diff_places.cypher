@@ -15,7 +15,7 @@
 //   b_ms: the same in b, ms
 //   low_ms: least change that noise allows, by all steps or by equal work; absent with `--noise off`, ms
 //   high_ms: greatest change that noise allows, ms
-//   proof: what shows that the change is not noise; `noise` if nothing does, empty if that was not asked
+//   proof: what shows that the change is not noise; `noise` if nothing does, empty if not asked
 //   times: how often the program comes there; of modules that one side alone has, how many
 //   op: op, or what else launched the work; `x -> y` where b calls y in place of x
 //   module: classes of the modules around it, the outermost first

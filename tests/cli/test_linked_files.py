@@ -206,7 +206,7 @@ def test_damage_is_told_of_a_saved_link_too(run: Run, cut: Path, tmp_path: Path)
     "timeline ET", "modules ET", "attribution ET", "export ET -o x.csv", "ask gpu_timeline ET",
     "ask bytes_alive ET -p points=3", "cut ET -o x.json --from 1ms --to 2ms", "tree ET --from 1ms",
     "report --table gpu_timeline ET", "ET --table gpu_timeline", "report ET --fail-if 'idle_percent < 0'",
-    "report ET --markdown x.md", "report TRACE --compare-with ET", "tree --from 1ms ./ET", "diff --by-name ET ET",
+    "report ET -o x.md", "report TRACE --compare-with ET", "tree --from 1ms ./ET", "diff --by-name ET ET",
 ])  # fmt: skip
 def test_advice_fits_the_command_and_runs(run: Run, given: str, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)

@@ -226,6 +226,7 @@ def test_delays_are_those_of_the_same_job_without_the_slow_link(tmp_path: Path) 
         ("a tensor-parallel group", "4-7"),
         ("a data-parallel group", "1,5,9,13"),
         ("a host of a ring", "host1"),
+        ("a pair of a ring", "2->3"),
         ("a pair of a pipeline", "3,4"),
         ("one way of a pipeline", "5->4"),
         ("a host of a pipeline", "host2"),
@@ -246,6 +247,38 @@ def test_a_hint_asks_what_a_slow_link_costs(name: str, edit: str, tmp_path: Path
     assert found.least_ns * 0.999 <= truth <= found.most_ns * 1.001
     if name != "a tensor-parallel group":  # all its messages are of one size, so that its latency is not known
         assert found.saved_ns == pytest.approx(found.path.length_ns - truth, rel=0.05)
+
+
+RING: dict[str, Any] = {"ranks": 4, "style": "ring", "steps": 2, "layers": 2, "jitter": 0.0}
+
+
+def test_what_a_slow_pair_adds_counts_the_rings_that_it_bounds(tmp_path: Path) -> None:
+    """The all-reduce of all ranks is as slow as the pair, and has most of what the pair costs."""
+    slow, sound = (
+        ranks_of(Job(**RING, share=share), tmp_path / str(at)) for at, share in enumerate((way(1, 2, 0.1), NO_SHARE))
+    )
+    (found,) = slow.slow_links
+    cost = slow.figures.matched.last_end_ns.max() - sound.figures.matched.last_end_ns.max()
+    assert 2 * sum(one.excess_ns for one in found.links) < cost < found.excess_ns * 1.02
+    assert {len(one.link.places) for one in found.rings} == {4}
+    assert found.rings[0].factor == pytest.approx(10, rel=0.1)
+
+
+def test_two_slow_pairs_of_a_ring_bound_it_together(tmp_path: Path) -> None:
+    ranks = ranks_of(Job(**RING | {"ranks": 6}, share=both(way(1, 2, 0.1), way(4, 5, 0.1))), tmp_path)
+    assert [bool(one.rings) for one in ranks.slow_links] == [True, True]
+    both_ways = tlg.what_if(tlg.load_set(str(tmp_path)), bandwidth={"1->2": 10.0, "4->5": 10.0})
+    alone = tlg.what_if(tlg.load_set(str(tmp_path)), bandwidth={"1->2": 10.0})
+    assert both_ways.saved_ns > 3 * alone.saved_ns
+
+
+def test_whether_a_ring_passes_a_pair_that_is_as_fast_as_all_others_is_not_known(tmp_path: Path) -> None:
+    ranks = tlg.load_set(str(write(Job(**RING, gb_s=20.0), tmp_path / "sound")))
+    found = tlg.what_if(ranks, bandwidth={"1->2": 0.5})
+    slower = tlg.load_set(str(write(Job(**RING, gb_s=20.0, share=way(1, 2, 0.5)), tmp_path / "slow")))
+    truth = tlg.critical_path(slower).length_ns
+    assert found.changed_ns == pytest.approx(truth, rel=0.01)
+    assert found.least_ns < (found.path.length_ns + truth) / 2 < truth <= found.most_ns * 1.005
 
 
 @pytest.mark.parametrize("style", ["ddp", "fsdp", "moe"])

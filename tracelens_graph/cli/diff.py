@@ -53,7 +53,9 @@ def diff(
     *,
     by_name: Annotated[
         bool,
-        typer.Option("--by-name", help="Join the tables of their reports by the names of rows, align no call trees."),
+        typer.Option(
+            "--by-name", help="Join the tables of their reports by the names of rows, instead of aligning call trees."
+        ),
     ] = False,
     table: TableName = None,
     linked_only: LinkedOnly = False,
@@ -84,7 +86,7 @@ def diff(
         ),
     ] = None,
     top: Top = None,
-    outputs: Annotated[Outputs, Writes("json", "md", "html", "xlsx", "csv", folder=True, old=("json", "md", "html"))],
+    outputs: Annotated[Outputs, Writes("json", "md", "html", "xlsx", "csv", folder=True)],
     layout: LayoutOption = Layout.own,
     fail_if: FailIf = None,
     noise: NoiseOption = Noise.on,

@@ -27,7 +27,7 @@ def explain(
         argument(
             metavar="ID",
             autocompletion=completing.ids,
-            help="Finding or opportunity, such as kernels@compute.gemm; else all ids.",
+            help="Finding or opportunity, such as kernels@compute.gemm; without it, all ids.",
         ),
     ] = None,
     *,

@@ -74,13 +74,13 @@ def save_graphs(core: Core, outputs: Outputs) -> None:
 def export(
     traces: Traces,
     *,
-    outputs: Annotated[Outputs, Writes(*_GRAPHS, *_GPU_TIME, screen="", old=_GPU_TIME)],
+    outputs: Annotated[Outputs, Writes(*_GRAPHS, *_GPU_TIME, screen="")],
     rank: Annotated[
         str | None,
         option(metavar="N", help="Only this rank of several traces, with what the others show of its waits."),
     ] = None,
 ) -> None:
-    """Write the graph, or what is known of its GPU time, for other programs.
+    """Write the graph, or its GPU time, for other programs.
 
     graphml, parquet and csv hold the graph, its nodes and edges with all their properties. GraphML is one file. Parquet
     and CSV are two: from trace.csv they are trace-nodes.csv and trace-edges.csv; with -f, FILE is a folder for them.

@@ -29,17 +29,7 @@ _REAL_PERCENT = 10
 """Share of the GPU time from which on it is worth calling operations again."""
 
 
-_OF_WINDOWS = {
-    "diff",
-    "explain",
-    "modules",
-    "ranks",
-    "replay",
-    "report",
-    "roofline",
-    "tree",
-    "ask",
-}
+_OF_WINDOWS = {"diff", "explain", "modules", "ranks", "replay", "report", "roofline", "tree", "ask"}
 COMMANDS_WITH = {
     "--annotation": _OF_WINDOWS,
     "--extension": _OF_WINDOWS - {"ranks"},
@@ -376,12 +366,9 @@ class Asked:
 
     def _link(self, job: Job) -> list[str]:
         """What the slow links with most excess would save, as fast as the others."""
-        if not job.slow_links or not any(rank.has_gpu_work for rank in job.matched.ranks):
+        if not any(rank.has_gpu_work for rank in job.matched.ranks) or not job.link_edit:
             return []
-        from tracelens_graph.analyses.critical_path.transfer_latency import bandwidth_factor
-
-        slow = job.slow_links[0]
-        return [self.next("--what-if", f"bandwidth={slow.edit}:{bandwidth_factor(slow.links[0]):.2g}")]
+        return [self.next("--what-if", f"bandwidth={job.link_edit}")]
 
     def _repair(self, job: Job) -> list[str]:
         if not (late := [called(job.matched.ranks, place) for place in job.repairable]):

@@ -44,9 +44,7 @@ def link(
     ] = None,
     table: TableName = None,
     top: Top = None,
-    outputs: Annotated[
-        Outputs, Writes("json", "md", "csv", "xlsx", "chakra", folder=True, old=("json", "md", "chakra"))
-    ],
+    outputs: Annotated[Outputs, Writes("json", "md", "csv", "xlsx", "chakra", folder=True)],
     fail_if: FailIf = None,
 ) -> None:
     """Follow ops of an execution trace to their kernels in the profiler's trace, and back.

@@ -61,16 +61,12 @@ def ranks(
     ] = False,
     table: TableName = None,
     top: Top = None,
-    outputs: Annotated[
-        Outputs,
-        Writes("html", *sorted(PICTURES), "xlsx", "json", "md", "csv", folder=True, old=("json", "md", "html", "xlsx")),
-    ],
+    outputs: Annotated[Outputs, Writes("html", *sorted(PICTURES), "xlsx", "json", "md", "csv", folder=True)],
     layout: LayoutOption = Layout.own,
     lenient: Annotated[
         bool,
         option(
-            "--lenient",
-            help="With --layout tracelens: if ranks disagree on kind or size, the lowest rank decides.",
+            "--lenient", help="With --layout tracelens: if ranks disagree on kind or size, the lowest rank decides."
         ),
     ] = False,
     scheduler: SchedulerAddress = None,
@@ -223,7 +219,7 @@ def _job(
     traces = ranks_in(load_set(files, scheduler=scheduler, leaves=None if is_theirs else reads))
     if len(traces) < 2:
         raise AnalysisError(
-            f"{files[0]}: one trace alone; ranks are compared with one another, so name all of a job"
+            f"{traces[0].info.source}: one trace alone; ranks are compared with one another, so name all of a job"
             "; --path shows the critical path of one, --what-if what a change of it would save"
         )
     if is_theirs:

@@ -83,11 +83,7 @@ def replay(
         TO_FOLDER,
     ] = None,
     full: Annotated[
-        bool,
-        option(
-            "--full",
-            help="With -o: longer programs that check and restore more, with more options.",
-        ),
+        bool, option("--full", help="With -o: longer programs that check and restore more, with more options.")
     ] = False,
     batch: Annotated[
         bool, option("--batch", help="One program that runs them all, and a list of them with counts.")
@@ -99,7 +95,7 @@ def replay(
         list[Path] | None,
         option(
             metavar="FILE",
-            help="With -o: file that defines Triton kernels, to be put beside their programs; may be given again.",
+            help="With -o: file that defines Triton kernels, to put beside their programs; may be given again.",
         ),
     ] = None,
     sweep: Annotated[
@@ -122,7 +118,7 @@ def replay(
         bool,
         option(
             "--from-database",
-            help="TRACE is a name in the Neo4j database: programs of its signatures, which facts alone hold, too.",
+            help="TRACE is a name in the Neo4j database: make programs of its signatures, also from facts alone.",
         ),
     ] = False,
     verify: Annotated[
@@ -130,12 +126,12 @@ def replay(
         option("--verify", help="Run the programs of a folder under the profiler, and compare them with the trace."),
     ] = False,
     python: Annotated[
-        str | None, option(metavar="FILE", help="With --verify: a Python that has torch; else this one.")
+        str | None, option(metavar="FILE", help="With --verify: a Python that has torch. Default: this one.")
     ] = None,
     reference: Annotated[
         bool,
         option(
-            "--reference", help="With --verify: run plain torch in place of serving libraries that are not installed."
+            "--reference", help="With --verify: run plain torch instead of serving libraries that are not installed."
         ),
     ] = False,
     compare: Annotated[

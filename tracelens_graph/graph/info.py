@@ -183,11 +183,6 @@ class TraceInfo:
         return framework_of(self.metadata, self.has_times)
 
     @property
-    def is_xla(self) -> bool:
-        """Old name, for one version: whether ops are instructions of XLA; ask `framework` instead."""
-        return self.framework.compiles_programs
-
-    @property
     def link_command(self) -> str:
         """The command that links an execution trace with the profiler's trace of the same run."""
         is_file = not self.source.startswith("<")  # standard input, and what was parsed already, have no name

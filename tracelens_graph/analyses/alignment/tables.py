@@ -28,9 +28,7 @@ from tracelens_graph.tables.table import Table
 _INTERVAL: About = {
     "low_ms": Column("least change that noise allows, by all steps or by equal work; absent with `--noise off`", "ms"),
     "high_ms": Column("greatest change that noise allows", "ms"),
-    "proof": Column.text(
-        "what shows that the change is not noise; `noise` if nothing does, empty if that was not asked"
-    ),
+    "proof": Column.text("what shows that the change is not noise; `noise` if nothing does, empty if not asked"),
 }
 
 DIFF_PLACES = TableSchema(
@@ -86,9 +84,7 @@ DIFF_TOTALS = TableSchema(
         "b_ms": Column("of b", "ms", heading="B ms"),
         **_CHANGE,
         **_INTERVAL,
-        "proven_ms": Column(
-            "the part of the change that is not noise: all, the part that places prove, or nothing", "ms", figure="ms"
-        ),
+        "proven_ms": Column("part of the change beyond noise: all, what places prove, or none", "ms", figure="ms"),
         "proven_percent": Column("that as share of the first; absent where that is 0", "%", figure="percent"),
         "meaning": Column.text("what it is, in words"),
     },

@@ -17,7 +17,7 @@ from tracelens_graph.analyses.critical_path.meant import Places, meant_by, names
 from tracelens_graph.analyses.critical_path.points import Edge
 from tracelens_graph.analyses.critical_path.rank_answers import Given, kept_rank, last_ends, own_causes, reach_of
 from tracelens_graph.analyses.critical_path.repair import Repair
-from tracelens_graph.analyses.critical_path.rerun import Latency, Reach, weights
+from tracelens_graph.analyses.critical_path.rerun import NEVER, Latency, Reach, weights
 from tracelens_graph.analyses.critical_path.transfer_latency import latencies_of
 from tracelens_graph.analyses.critical_path.walk import shortest_equal
 from tracelens_graph.graph.arrays import fitting, positions_by
@@ -66,12 +66,15 @@ class Asked(NamedTuple):
         edits: arguments of `what_if`.
         places: where each rank is.
         repair: what it takes otherwise where it is repaired.
+        rings: places of collectives that a changed link bounds -> how many times as fast they move data then, and
+            whether that is sure.
     """
 
     given: Given
     edits: Mapping[str, Any]
     places: Places
     repair: Repair | None
+    rings: Mapping[int, tuple[float, bool]]
 
 
 def edited(rank: Reader, asked: Asked) -> Edited:
@@ -79,7 +82,7 @@ def edited(rank: Reader, asked: Asked) -> Edited:
     kept = rank.once(kept_rank)
     causes = own_causes(kept, asked.given)
     changes = _Changes(causes, rank.core, asked.places)
-    changes.make(asked.edits)
+    changes.make(asked.edits, asked.rings)
     if asked.repair is not None:
         changes.repair(asked.repair)
     weight: dict[str, Ns] = {bound: changes.weights(bound) for bound in BOUNDS}
@@ -100,13 +103,13 @@ class _Changes:
         self.notes: list[str] = []
         self.looked: list[Looked] = []
 
-    def make(self, edits: Mapping[str, Any]) -> None:
-        """Make the changes of the arguments of `what_if`."""
+    def make(self, edits: Mapping[str, Any], rings: Mapping[int, tuple[float, bool]]) -> None:
+        """Make the changes of the arguments of `what_if`; see `Asked`."""
         if (collectives := edits["collectives"]) is not None:
             self.speed_up_collectives(collectives)
-        for edit, change in (
-            ("ops", self.speed_up_op), ("scale", self.scale_kernels), ("bandwidth", self.speed_up_group),
-        ):  # fmt: skip
+        if (bandwidth := edits["bandwidth"]) is not None:
+            self.speed_up_links(bandwidth, rings)
+        for edit, change in (("ops", self.speed_up_op), ("scale", self.scale_kernels)):
             for name, factor in (edits[edit] or {}).items():
                 change(name, factor)
         for edit, change_all in (("remove", self.remove), ("overlap", self.overlap)):
@@ -150,31 +153,38 @@ class _Changes:
             lambda one: (one.kind,),
         )
 
-    def speed_up_group(self, group: str, factor: float) -> None:
+    def speed_up_links(self, factors: Mapping[str, float], rings: Mapping[int, tuple[float, bool]]) -> None:
         """Let what is not latency take less."""
-        is_meant = meant_by(group, self._places)
-        self._speed_up({group: factor}, lambda _, one: is_meant(one), names_of, has_latency=True)
+        meant = {name: meant_by(name, self._places) for name in factors}
+        self._speed_up(factors, lambda name, one: meant[name](one), names_of, rings)
 
     def _speed_up(
         self,
         factors: Mapping[str, float],
         is_meant: Callable[[str, Collective], bool],
         names: Callable[[Collective], Iterable[str]],
-        has_latency: bool = False,
+        rings: Mapping[int, tuple[float, bool]] | None = None,
     ) -> None:
-        """Let transfers of some collectives take less, but for their latency; `names` are what each is called."""
+        """Let transfers of some collectives take less; `names` are what each is called.
+
+        With `rings` their latency stays, and what is in these takes less, too; or it does not, where that is not sure.
+        """
         causes, held = self._causes, collectives_of(self._core)
         edges = np.flatnonzero(np.isin(causes.kind, (Edge.transfer, Edge.run)))
         place = np.array([held.of_row.get(row, -1) for row in causes.row[causes.after[edges]].tolist()], np.int64)
-        edges, own = edges[place >= 0], [held.nodes[at] for at in place[place >= 0].tolist()]
+        edges, place = edges[place >= 0], place[place >= 0]
+        own = [held.nodes[at] for at in place.tolist()]
         waited = np.zeros(len(edges), np.int64)
         alone = np.flatnonzero(~causes.is_whole[causes.after[edges]])
         if len(alone):  # what it takes longer than the shortest equal one is waiting
             shortest = shortest_equal(self._core, causes.row[causes.after[edges[alone]]])
             waited[alone] = np.maximum(self._gap[edges[alone]] - shortest, 0)
-        latency = latencies_of(own, self._gap[edges] - waited) if has_latency else {}
+        latency = {} if rings is None else latencies_of(own, self._gap[edges] - waited)
+        ring, is_sure = np.array([(rings or {}).get(at, (1.0, True)) for at in place.tolist()]).reshape(-1, 2).T
+        self._factor[edges] *= ring
         for bound, fixed in self._fixed.items():
-            fixed[edges] = waited + latency.get(bound, 0)
+            stays = ring > 1 if bound == "most" else (bound == "least") & (ring < 1)
+            fixed[edges] = np.where(stays & (is_sure == 0), -NEVER, waited + latency.get(bound, 0))
         known = [name for one in own for name in names(one)]
         for kind, factor in factors.items():
             fits = np.array([is_meant(kind, one) for one in own], bool)

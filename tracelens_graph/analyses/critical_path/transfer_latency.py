@@ -12,16 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from tracelens_graph.analyses.critical_path.rerun import Latency
-from tracelens_graph.analyses.ranks.links import LATENCY_BYTES, Link
-from tracelens_graph.analyses.ranks.sizes import Messages
+from tracelens_graph.analyses.ranks.links import LATENCY_BYTES
+from tracelens_graph.analyses.ranks.sizes import Messages, ring_latency_ns, ring_steps
 from tracelens_graph.analyses.shared.grouping import text_codes
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.utils.arrays import Ns
-
-_BASE_NS, _HOP_NS = 8_400, 3_400
-"""Latency of a ring with the protocol for large messages, and of each step of it over NVLink, as NCCL itself reckons
-(`baseLat` and `hwLat` in src/graph/tuning.cc, https://github.com/NVIDIA/nccl)."""
 
 _APART = 2.0
 """Sizes that differ by this factor show what is latency."""
@@ -40,10 +36,10 @@ def latencies_of(own: Sequence[Collective], ns: Ns) -> dict[Latency, Ns]:
     """
     messages = Messages.of(own)
     steps = np.array(
-        [_steps(one.kind, one.group_size or len(one.ranks or ()) or 2, None not in _ends(one)) for one in own]
+        [ring_steps(one.kind, one.group_size or len(one.ranks or ()) or 2, None not in _ends(one)) for one in own]
     )
     moved = messages.size * messages.factor
-    usual = np.where(np.isnan(moved), 0.0, _BASE_NS + _HOP_NS * steps)
+    usual = np.where(np.isnan(moved), 0.0, ring_latency_ns(steps))
     least, most = np.zeros(len(own)), ns.astype(float)
     if not np.isnan(moved).all():
         smallest = moved <= np.nanmin(moved)
@@ -63,17 +59,6 @@ def latencies_of(own: Sequence[Collective], ns: Ns) -> dict[Latency, Ns]:
 
 def _ends(one: Collective) -> tuple[int | None, int | None]:
     return one.source_rank, one.target_rank
-
-
-def _steps(kind: str, ranks: int, is_pair: bool) -> int:
-    """How many steps of a ring one after another a collective takes."""
-    return 1 if is_pair else max(ranks - 1, 1) * (2 if kind.startswith("allreduce") else 1)
-
-
-def bandwidth_factor(link: Link) -> float:
-    """How many times as much bandwidth a link needs to be as fast as its like, with the latency that NCCL reckons."""
-    latency = _BASE_NS + _HOP_NS * _steps(link.kind, len(link.places), link.is_pair)
-    return link.factor if link.typical_ns <= latency else (link.ns - latency) / (link.typical_ns - latency)
 
 
 def _at_no_bytes(moved: np.ndarray, ns: Ns) -> float | None:

@@ -7,18 +7,26 @@ one another with the edits, and the collectives are gone through here.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
+
+import numpy as np
 
 from tracelens_graph.analyses.critical_path.bridges import ends_elsewhere
 from tracelens_graph.analyses.critical_path.critical_path import CriticalPath, critical_path
 from tracelens_graph.analyses.critical_path.edits import BOUNDS, Asked, Edited, Looked, edited
 from tracelens_graph.analyses.critical_path.job_causes import JobCauses, job_causes
+from tracelens_graph.analyses.critical_path.meant import Places, meant_by
 from tracelens_graph.analyses.critical_path.repair import Repairs, repairs_of
 from tracelens_graph.analyses.critical_path.rerun import incomplete_ranks
+from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.links import Link, Links
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.names import Names
+from tracelens_graph.analyses.ranks.rings import rings
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
@@ -151,7 +159,9 @@ def what_if(
         raise AnalysisError(f"what_if: nothing is changed: give {', '.join(EDITS[:-1])} or {EDITS[-1]}")
     job = job_causes(ranks, matched)
     repairs = Repairs({}, "", []) if repair is None else repairs_of(job, repair)
-    answers = _answers(job, edits, repairs)
+    places = _places(job)
+    of_rings = _rings(job, bandwidth or {}, places)
+    answers = _answers(job, edits, repairs, places, of_rings)
     path = critical_path(job, step)
     again = job.meetings.again({at: one.reach for at, one in answers.items()})
     extents = [job.rerun(again, bound, step) for bound in BOUNDS]
@@ -172,7 +182,8 @@ def what_if(
         min(lengths),
         max(lengths),
         None if step is None else begin - extents[usual][0],
-        list(dict.fromkeys([*sorted(note for one in answers.values() for note in one.notes), *repairs.notes])),
+        list(dict.fromkeys([*sorted(note for one in answers.values() for note in one.notes), *repairs.notes]))
+        + ([_OF_RINGS] if of_rings else []),
         job.matched is not None and bool(ends_elsewhere(job.matched)),
     )
 
@@ -204,21 +215,55 @@ def _words(edits: Mapping[str, Any]) -> Iterator[str]:
         yield f"no computation waits for {edits['overlap']}"
 
 
-def _answers(job: JobCauses, edits: Mapping[str, Any], repairs: Repairs) -> dict[int, Edited]:
-    """What the ranks answer to edits.
-
-    Raises:
-        AnalysisError: something is called by a name that is nowhere.
-    """
+def _places(job: JobCauses) -> Places:
+    """Where each rank is."""
     m = job.matched
     of_ranks = {} if m is None else {"host": m.hosts, "switch": Names(m, ()).switches}
-    places = {
+    return {
         name: {
             one.rank: at for one, at in zip(job.traces, of_ranks.get(name, ()), strict=False) if one.rank is not None
         }
         for name in ("host", "switch")
     }
-    asked = [Asked(given, edits, places, repairs.of_rank.get(rank)) for rank, given in enumerate(job.bounded)]
+
+
+_OF_RINGS = "collectives of larger groups that are as slow as the slowest pair of their ranks count as bounded by it"
+
+
+def _rings(job: JobCauses, bandwidth: Mapping[str, float], places: Places) -> dict[int, dict[int, tuple[float, bool]]]:
+    """Per rank what a changed link bounds; see `Asked.rings`."""
+    found: dict[int, dict[int, tuple[float, bool]]] = defaultdict(dict)
+    if (m := job.matched) is None or not bandwidth:
+        return found
+    meant = [(meant_by(name, places), factor) for name, factor in bandwidth.items()]
+
+    def factor_of(link: Link) -> float:
+        first = m.parts.collective(int(m.parts_of(int(link.collectives[0]))[0]))
+        return prod(factor for is_meant, factor in meant if is_meant(first))
+
+    for ring in rings(Links(Figures(m)), factor_of):
+        if factor_of(ring.link) == 1:
+            for part in np.concatenate([m.parts_of(at) for at in ring.link.collectives.tolist()]).tolist():
+                found[int(m.trace[part])][int(m.node[part])] = ring.factor, ring.is_sure
+    return found
+
+
+def _answers(
+    job: JobCauses,
+    edits: Mapping[str, Any],
+    repairs: Repairs,
+    places: Places,
+    rings: Mapping[int, Mapping[int, tuple[float, bool]]],
+) -> dict[int, Edited]:
+    """What the ranks answer to edits.
+
+    Raises:
+        AnalysisError: something is called by a name that is nowhere.
+    """
+    asked = [
+        Asked(given, edits, places, repairs.of_rank.get(rank), rings.get(rank, {}))
+        for rank, given in enumerate(job.bounded)
+    ]
     found: dict[int, Edited] = dict(job.ask(edited, asked))
     for same in zip(*(found[at].looked for at in sorted(found)), strict=True):
         if not any(one.times for one in same):

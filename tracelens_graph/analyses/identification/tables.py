@@ -33,9 +33,7 @@ IDENTIFIED_KERNELS = TableSchema(
         "gpu_time_us": Column.total("sum of their durations", "us", "GPU us", compared="main"),
         "percent": Column.share("share of the sum of the durations of all GPU events", "% of GPU"),
         "confidence": Column("how sure it is, from 0 to 1, as the mean over the kernels", heading="confidence"),
-        "out_of_order": Column.count(
-            "kernels recorded out of the order of their layer; their times may belong to others"
-        ),
+        "out_of_order": Column.count("kernels out of the order of their layer; their times may be those of others"),
         "kernel": Column.text("short name of the first kernel", "kernel"),
         "uid": Column.instance("uid of the first kernel"),
     },

@@ -21,6 +21,7 @@ from tracelens_graph.analyses.ranks.links import Links
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives, has_gpu_work
 from tracelens_graph.analyses.ranks.rank_tables import balance_table, rank_steps, times_table
+from tracelens_graph.analyses.ranks.rings import slow_ns
 from tracelens_graph.analyses.ranks.slow_links import SlowLinks, slow_links
 from tracelens_graph.analyses.ranks.strangers import of_one_job
 from tracelens_graph.analyses.stragglers.culprits import culprits_table
@@ -44,6 +45,8 @@ TABLES = (
 LATE_TABLES = ("culprits", "late_ranks", "late_arrivals", "slowdown")
 """Tables that need whole graphs."""
 
+LEAST_PERCENT = 0.1
+"""A change of a link that saves less of the recording is not suggested."""
 NOTICEABLE_PERCENT = 5.0
 """Communication that nothing hides is worth a line from this share of a step on."""
 
@@ -146,7 +149,7 @@ class Job:
         if not self._is_small or self._causes is None or not self._causes.is_covered:
             return None
         links = self.links if self._is_all else Links(Figures(self.matched.whole, self.figures.architecture))
-        found = Sound(self._causes, links.slow_ns)
+        found = Sound(self._causes, slow_ns(links))
         return found if self._is_all else found.within({step for step in self.figures.step if step is not None})
 
     def repaired(self, places: Sequence[int]) -> WhatIf | None:
@@ -154,13 +157,26 @@ class Job:
 
         None where it is not replayed, where ranks of collectives are missing, or no other rank does the like.
         """
-        if not places or not self.is_replayed or self._causes is None or self.matched.lacking:
+        if not places or self.matched.lacking:
             return None
+        return self._replayed(repair=[self.matched.ranks[place].name for place in places])
+
+    def _replayed(self, **edits: Any) -> WhatIf | None:
+        """The recording with changes; None where it is not replayed, or nothing can be changed so."""
         try:
-            late = [self.matched.ranks[place].name for place in places]
-            return what_if(self._causes, repair=late)
+            return what_if(self._causes, **edits) if self.is_replayed else None
         except AnalysisError:
             return None
+
+    @cached_property
+    def link_edit(self) -> str:
+        """What mends the worst slow link, as `bandwidth=` takes it; empty where a replay shows that it saves little."""
+        if not self.slow_links:
+            return ""
+        name, _, factor = self.slow_links[0].edit.rpartition(":")
+        found = self._replayed(bandwidth={name: float(factor)})
+        worth = found is None or 100 * found.saved_ns >= LEAST_PERCENT * found.path.length_ns
+        return self.slow_links[0].edit if worth else ""
 
     @cached_property
     def slowdown(self) -> Slowdown | None:

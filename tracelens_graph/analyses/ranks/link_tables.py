@@ -236,6 +236,8 @@ def _line(slow: SlowLinks) -> str:
     in_all = f"adds at most {shown_ms(slow.excess_ns)} in all"
     if number > own:
         in_all += f", to {number:,} collectives of all kinds and sizes"
+    if rings := sum(len(one.link.collectives) for one in slow.rings):
+        in_all += f", with {rings:,} collective{'s' * (rings > 1)} of larger groups, which it bounds"
     return (
         f"{_called(slow)}: {worst.kind} of {shown_bytes(worst.size)} takes {worst.factor:.1f} times as long "
         f"as on {others} of equal kind and size ({rates}, {count}); {in_all}{unknown}"

@@ -18,11 +18,10 @@ import numpy as np
 from tracelens_graph.analyses.ranks.figures import Figures, transfers
 from tracelens_graph.analyses.ranks.link_causes import have_one_cause
 from tracelens_graph.analyses.ranks.outliers import slow_ones
-from tracelens_graph.analyses.ranks.sizes import bus_factors, gb_per_s
+from tracelens_graph.analyses.ranks.sizes import bus_factors, gb_per_s, ring_latency_ns, ring_steps
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collective_kinds import kind_of
 from tracelens_graph.graph.intervals import length_before, sum_before
-from tracelens_graph.utils.arrays import Ns
 
 LEAST_EXCESS_NS = 5_000
 """Links of equal kind differ by this much without a reason worth a name."""
@@ -80,6 +79,22 @@ class Link:
         """Whether it leads from one rank to another."""
         return self.kind == "send"
 
+    @property
+    def latency_ns(self) -> float:
+        """What of its time is latency, as NCCL reckons it for a ring."""
+        return float(ring_latency_ns(ring_steps(self.kind, len(self.places), self.is_pair)))
+
+    @property
+    def bandwidth_factor(self) -> float:
+        """How many times as much bandwidth it needs to be as fast as its like, while its latency stays."""
+        if self.typical_ns <= self.latency_ns:
+            return self.factor
+        return self.bandwidth_beyond_latency(self.typical_ns) / self.bandwidth_beyond_latency(self.ns)
+
+    def bandwidth_beyond_latency(self, ns: float) -> float:
+        """Bus bandwidth of what is not latency, if its messages took so long, GB/s; inf where all is."""
+        return self.bandwidth(ns - self.latency_ns) if ns > self.latency_ns else np.inf
+
     def bandwidth(self, ns: float) -> float:
         """Bus bandwidth, if its messages took so long, GB/s."""
         rate = gb_per_s(np.array([self.size]), np.array([ns]))
@@ -135,15 +150,6 @@ class Links:
                 alike.setdefault(key, {}).setdefault(places, []).append(at)
         found = [link for key in sorted(alike) for link in self._compared(key, alike[key])]
         return self._consistent(found)
-
-    @cached_property
-    def slow_ns(self) -> Ns:
-        """How much longer each part of a collective takes as its link is slow: 0 of all other links."""
-        found = np.zeros(len(self.matched) + 1)  # behind them for parts of none
-        for one in self.all:
-            if one.is_slow and one.factor > 1:
-                found[one.collectives] = self.matched.shortest_ns[one.collectives] * (1 - 1 / one.factor)
-        return np.rint(found).astype(np.int64)[self.matched.number]
 
     @cached_property
     def by_collective(self) -> Mapping[int, Link]:

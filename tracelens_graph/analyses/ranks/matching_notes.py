@@ -43,6 +43,12 @@ def _notes_on_ranks(m: MatchedCollectives) -> list[str]:
             f"most events were left out of the {who}: calls that seem long may hold others, and host time "
             "and what a change of it would save are not reliable"
         )
+    names: dict[int | None, list[str]] = {}
+    for one in m.ranks:
+        names.setdefault(one.rank, []).append(one.name)
+    both = [f"{' and '.join(of)} are both rank {rank}" for rank, of in names.items() if rank is not None and of[1:]]
+    if both:
+        notes.append(f"{'; '.join(both[:3])}{' and so on' * (len(both) > 3)}: each file counts as a rank of its own")
     if lacking := len(m.incomplete):
         notes.append(f"{lacking:,} of {len(m):,} collectives lack ranks of their groups, which may be the last")
     if (job := m.job_size) > ranks and not m.group_size.all():

@@ -58,7 +58,8 @@ class Names:
         """Ranks in a sentence: `rank 3`, `ranks 4-7 and 9`; by the names of traces where numbers are of several."""
         titles = rank_titles(self._ranks)
         if any(titles[place] != f"rank {self._ranks[place].rank}" for place in places):
-            return ", ".join(titles[place] for place in places)
+            *others, last = [titles[place] for place in places]
+            return f"{', '.join(others)} and {last}" if others else last
         return f"rank{'s' * (len(places) > 1)} {self.listed(places, ' and ')}"
 
     def place(self, level: str, number: int) -> str:

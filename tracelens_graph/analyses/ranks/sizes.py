@@ -9,7 +9,7 @@ number of ranks, so that it can be held against the rate of the link between GPU
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -52,6 +52,20 @@ RULES = {
     "scatter": Rule("larger", 1.0, True),
 }
 """Kind of a collective -> its rule. A barrier moves nothing, and what an unknown kind moves is not known."""
+
+_BASE_NS, _HOP_NS = 8_400, 3_400
+"""Latency of a ring with the protocol for large messages, and of each step of it over NVLink, as NCCL itself reckons
+(`baseLat` and `hwLat` in src/graph/tuning.cc, https://github.com/NVIDIA/nccl)."""
+
+
+def ring_steps(kind: str, ranks: int, is_pair: bool) -> int:
+    """How many steps of a ring one after another a collective takes; a transfer between two ranks takes one."""
+    return 1 if is_pair else max(ranks - 1, 1) * (2 if kind.startswith("allreduce") else 1)
+
+
+def ring_latency_ns(steps: int | np.ndarray) -> Any:
+    """Latency of so many steps of a ring, as NCCL reckons it."""
+    return _BASE_NS + _HOP_NS * steps
 
 
 def rule_of(kind: str) -> Rule | None:

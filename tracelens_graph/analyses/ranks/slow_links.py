@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tracelens_graph.analyses.ranks.link_causes import Cause, causes_of
 from tracelens_graph.analyses.ranks.links import HEALTHY, Link, Links
+from tracelens_graph.analyses.ranks.rings import Ring, bounded
 
 _LEAST_SLOW_SHARE = 0.75
 """Share of the links of a rank, host or switch that are slow, where it is what makes them slow."""
@@ -21,7 +22,9 @@ class SlowLinks:
         name: what to call it, for people.
         links: those that are slow, the worst first.
         of: number of links that it has, and that were compared.
-        edit: what `what_if(..., bandwidth=...)` calls them.
+        edit: what `what_if(..., bandwidth=...)` calls them, or the narrowest of them, and how many times as fast the
+            others are, as the command takes it.
+        rings: collectives of larger groups that they bound.
     """
 
     cause: Cause
@@ -29,11 +32,12 @@ class SlowLinks:
     links: Sequence[Link]
     of: int
     edit: str
+    rings: Sequence[Ring]
 
     @property
     def excess_ns(self) -> float:
-        """How much longer their collectives took than those of the others, summed."""
-        return sum(one.excess_ns for one in self.links)
+        """How much longer their collectives, and those that they bound, took than with links like the others."""
+        return sum(one.excess_ns for one in self.links) + sum(one.excess_ns for one in self.rings)
 
 
 def slow_links(links: Links) -> list[SlowLinks]:
@@ -52,7 +56,7 @@ def slow_links(links: Links) -> list[SlowLinks]:
         if sum(one.is_slow for one in some) >= _LEAST_SLOW_SHARE * len(some)
     }
     found: list[SlowLinks] = []
-    left = {id(one) for one in judged if one.is_slow}
+    left, bound = {id(one) for one in judged if one.is_slow}, bounded(links, [one for one in judged if one.is_slow])
     while left and whole:
         # Of what explains as many, the narrowest.
         cause = max(whole, key=lambda one: (_explained(whole[one], left), -one.width, -len(whole[one])))
@@ -62,7 +66,11 @@ def slow_links(links: Links) -> list[SlowLinks]:
         left -= set(map(id, slow))
         slow.sort(key=lambda one: -one.excess_ns)
         number = len({one.places for one in having[cause]})
-        found.append(SlowLinks(cause, cause.called(names), slow, number, cause.edit(names, slow[0].places)))
+        worst = min(slow, key=lambda one: (len(one.places), -one.excess_ns))  # a pair has rings with it
+        edit = f"{cause.edit(names, worst.places)}:{worst.bandwidth_factor:.2g}"
+        of_cause = {one.places for one in slow}
+        rings = [one for one in bound if any(places in of_cause for places in one.passes)]
+        found.append(SlowLinks(cause, cause.called(names), slow, number, edit, rings))
     return sorted(found, key=lambda one: -one.excess_ns)
 
 

@@ -32,9 +32,7 @@ STEP_COSTS = TableSchema(
             "per",
         ),
         "ns": Column("least-squares estimate of the time in which its GPU events run", "ns", heading="ns"),
-        "std_error": Column(
-            "its standard error, which includes what a straight line misses", "ns", heading="std. error ns"
-        ),
+        "std_error": Column("its standard error, what a straight line misses included", "ns", heading="std. error ns"),
         "mean": Column("mean of that number over the iterations", "", heading="mean of it"),
         "percent": Column("share of the mean time: the estimate times that mean", "%", heading="% of GPU time"),
         "iterations": Column.count("iterations that it is estimated from", "iterations"),

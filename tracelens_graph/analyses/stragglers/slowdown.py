@@ -67,10 +67,7 @@ SLOWDOWN = TableSchema(
             figure="slowdown",
         ),
         "lost_ms": Column(
-            "how much longer than in the ideal job a step takes because of it",
-            "ms",
-            heading="lost ms a step",
-            drop_priority=0,
+            "how much longer than ideal a step takes because of it", "ms", heading="lost ms a step", drop_priority=0
         ),
         "reason": Column.text(
             "for a worker that takes at least 1 % longer: the type of operations with most of the excess, and how they "

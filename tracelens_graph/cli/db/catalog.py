@@ -57,16 +57,13 @@ def pull(
     *,
     outputs: Annotated[Outputs, Writes("tlg", needed=True)],
 ) -> None:
-    """Pull the graph of a trace out of the database, into a file that every command takes in place of a trace.
+    """Pull the graph of a trace out of the database, into a file that every command takes like a trace.
 
     Example: tracelens-graph db pull llama-70b/rank0 -o rank0.tlg
     """
     from tracelens_graph.db.database import Database as Graphs
 
-    with (
-        Graphs(connection()) as graphs,
-        progress_of("pulling", trace, "events") as progress,
-    ):
+    with Graphs(connection()) as graphs, progress_of("pulling", trace, "events") as progress:
         core = graphs.pull_core(trace, progress=progress)
     save_graphs(core, outputs)
 

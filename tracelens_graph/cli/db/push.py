@@ -278,7 +278,7 @@ def _match(graphs: Graphs, run: str, ranks: TraceSet, options: Options) -> None:
 
 
 def push_diff(
-    first: Annotated[Path, argument(metavar="A", help="Trace or saved graph that is compared with.")],
+    first: Annotated[Path, argument(metavar="A", help="Trace or saved graph to compare with.")],
     second: Annotated[Path, argument(metavar="B", help="The other one.")],
     *,
     run: Annotated[str, option(metavar="NAME", help="Run of those that are not there yet; else each is its own.")] = "",

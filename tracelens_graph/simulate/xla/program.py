@@ -201,8 +201,11 @@ class Builder:
         shared: dict[str, Any] = {"called": (body,), "scopes": scopes, "part": part}
         call = self.add("call", "call", [one.shape for one in results], list(body.taken), **shared)
         for place, one in enumerate(results):
-            element = self.add("get-tuple-element", "get-tuple-element", one.shape, [call], more=number(13, place))
-            self.entry.taken[one] = element
+            self.entry.taken[one] = self.part(call, one.shape, place)
+
+    def part(self, of: Instruction, shape: Shape, place: int) -> Instruction:
+        """One of the arrays that an instruction gives as a tuple."""
+        return self.add("get-tuple-element", "get-tuple-element", shape, [of], more=number(13, place))
 
     def _new_region(self, name: str) -> Region:
         self.regions.append(Region(len(self.regions) + 1, f"{name}.{len(self.regions)}"))

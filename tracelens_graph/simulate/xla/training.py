@@ -85,19 +85,16 @@ class Training:
         norm, attended, y, hidden, active, *saved = kept
         back: Pass = "backward"
         scope = (layer, "mlp")
-        self._keep(layer, self._gemm(active, grad, scope, back, 38, contract=(0, 0)))
+        self._gradients.append((layer, self._gemm(active, grad, scope, back, 38, contract=(0, 0))))
         inner = self._gemm(grad, down, scope, back, 38, contract=(1, 1))
         inner = self._fusion("multiply", hidden.shape, [inner, hidden], (*scope, "gelu"), "mul", 37, back)
-        self._keep(layer, self._gemm(y, inner, scope, back, 36, contract=(0, 0)))
+        self._gradients.append((layer, self._gemm(y, inner, scope, back, 36, contract=(0, 0))))
         grad = self._gemm(inner, up, scope, back, 36, contract=(1, 1))
         scope = (layer, "attention")
-        self._keep(layer, self._gemm(attended, grad, scope, back, 30, contract=(0, 0)))
+        self._gradients.append((layer, self._gemm(attended, grad, scope, back, 30, contract=(0, 0))))
         inner = self._gemm(grad, out, scope, back, 30, contract=(1, 1))
         inner = self._attention_backward(inner, norm, saved, scope)
         return self._fusion("multiply", self._rows, [inner, norm], (layer, "norm"), "mul", 24, back)
-
-    def _keep(self, layer: str, gradient: Instruction) -> None:
-        self._gradients.append((layer, gradient))
 
     def _reduce(self, layer: str) -> None:
         """Sum the gradients of a layer over the devices."""
@@ -121,10 +118,7 @@ class Training:
         )  # fmt: skip
         done = self.builder.add("all-reduce-done", "all-reduce-done", shapes, [start], **shared)
         for place, (at, one) in enumerate(mine):
-            element = self.builder.add(
-                "get-tuple-element", "get-tuple-element", one.shape, [done], more=number(13, place)
-            )
-            self._gradients[at] = layer, element
+            self._gradients[at] = layer, self.builder.part(done, one.shape, place)
 
     def _fusion(
         self, opcode: str, shape: Shape, operands: list[Instruction], scopes: tuple[str, ...], primitive: str,
@@ -161,7 +155,7 @@ class Training:
             more=block(28, "__cublas$gemm") + block(43, config), scopes=scopes, part=part, line=line,
             op_name=_op_name(scopes, part, "dot_general"), works=tuple(works), flops=2 * m * n * k,
         )  # fmt: skip
-        return self.builder.add("get-tuple-element", "get-tuple-element", call.shape, [call], more=number(13, 0))
+        return self.builder.part(call, call.shape, 0)
 
     def _attention(self, rows: Instruction, scopes: tuple[str, ...]) -> list[Instruction]:
         """Causal attention by cuDNN: its result as rows and as heads, and the sums that its backward pass needs."""
@@ -169,7 +163,7 @@ class Training:
         heads = self._as_heads(rows)
         sums = Shape("f32", (o.batch, o.heads, o.tokens))
         call = self._fmha([heads, heads, heads], [heads.shape, sums], scopes, "forward")
-        made, statistics = self._part(call, heads.shape, 0), self._part(call, sums, 1)
+        made, statistics = self.builder.part(call, heads.shape, 0), self.builder.part(call, sums, 1)
         return [self.builder.add("bitcast", "bitcast", self._rows, [made]), made, statistics]
 
     def _attention_backward(
@@ -179,16 +173,13 @@ class Training:
         made, statistics = saved
         heads, grad = self._as_heads(rows), self._as_heads(grad)
         call = self._fmha([heads, heads, heads, statistics, grad, made], [heads.shape] * 3, scopes, "backward")
-        return self.builder.add("bitcast", "bitcast", self._rows, [self._part(call, heads.shape, 0)])
+        return self.builder.add("bitcast", "bitcast", self._rows, [self.builder.part(call, heads.shape, 0)])
 
     def _as_heads(self, rows: Instruction) -> Instruction:
         """Rows as batch, tokens, heads and elements of a head."""
         o = self._options
         shape = Shape("bf16", (o.batch, o.tokens, o.heads, o.width // o.heads))
         return self.builder.add("bitcast", "bitcast", shape, [rows])
-
-    def _part(self, call: Instruction, shape: Shape, place: int) -> Instruction:
-        return self.builder.add("get-tuple-element", "get-tuple-element", shape, [call], more=number(13, place))
 
     def _fmha(
         self, operands: list[Instruction], results: list[Shape], scopes: tuple[str, ...], part: Pass
