@@ -77,7 +77,7 @@ REASONS: Mapping[str, str] = {
     "host_to_device_copy": "copies to the device that hold the host",
     "allocation": "allocating or releasing memory",
     "op": "host time in ops and launch calls",
-    "python": "Python, in no op and no call",
+    "python": "Python, also that of ops",
     "unrecorded": "host time without any record",
     SLOW_HOST: "all calls of the host took longer by one factor, as with a slower or busier processor",
     SLOWER: "the same GPU work took longer",
