@@ -21,7 +21,7 @@ def _written(folder: Path, made: Any) -> list[str]:
     et, trace = folder / "et.json", folder / "kineto.json"
     et.write_text(json.dumps(made.execution_trace()))
     trace.write_text(json.dumps(made.kineto()))
-    return ["link", "--et", str(et), "--trace", str(trace)]
+    return ["link", "--et", str(et), str(trace)]
 
 
 @pytest.fixture(scope="module")
@@ -125,15 +125,15 @@ def test_what_does_not_go_together(run: Run, mm: list[str], tmp_path: Path) -> N
     assert "--op goes with the screen" in run(*mm, "--op", "5", "--table", "link_ops")[2]
     assert "--op goes with the screen" in run(*mm, "--op", "5", "-f", "chakra", "-o", tmp_path / "c.json")[2]
     assert "did you mean link_ops?" in run(*mm, "--table", "link_op")[2]
-    both = run("link", "--et", mm[4], "--trace", mm[4])
+    both = run("link", "--et", mm[3], mm[3])
     assert both[0] != 0
     assert "execution trace" in both[2]
-    both = run("link", "--et", mm[2], "--trace", mm[2])
+    both = run("link", "--et", mm[2], mm[2])
     assert "is a PyTorch execution trace" in both[2]
 
 
 def test_two_programs_are_refused(run: Run, mm: list[str], many: list[str]) -> None:
-    code, out, err = run("link", "--et", mm[2], "--trace", many[4])
+    code, out, err = run("link", "--et", mm[2], many[3])
     assert (code != 0, out) == (True, "")
     assert "% of the names are equal" in err
 
@@ -149,7 +149,7 @@ def test_hostile_names_stay_text(run: Run, tmp_path: Path) -> None:
     execution["nodes"][4]["name"] += HOSTILE
     (tmp_path / "et.json").write_text(json.dumps(execution))
     (tmp_path / "k.json").write_text(json.dumps(trace))
-    command = ["link", "--et", tmp_path / "et.json", "--trace", tmp_path / "k.json"]
+    command = ["link", "--et", tmp_path / "et.json", tmp_path / "k.json"]
     code, out, err = run(*command)
     assert (code, err) == (0, "")
     assert "\x1b" not in out

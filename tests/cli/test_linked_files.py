@@ -29,7 +29,7 @@ Commands = dict[str, list[str]]
 def commands(trace: Any, et: Any) -> Commands:
     """Each command that links two files, by its name."""
     return {
-        "link": ["link", "--trace", str(trace), "--et", str(et)],
+        "link": ["link", str(trace), "--et", str(et)],
         "report": ["report", str(trace), "--et", str(et)],
         "tensor": ["tensor", str(trace), "--et", str(et), "t7"],
         "ask": ["ask", "copy_chains", str(trace), "--et", str(et)],
@@ -172,7 +172,7 @@ def test_an_execution_trace_alone_is_saved(run: Run, tmp_path: Path) -> None:
     assert out.endswith(": 245 nodes\n")
     for command in (("tree",), ("report", "--table", "calls_by_op"), ("ask", "tensor_makers")):
         assert run(*command, saved)[:2] == run(*command, EXECUTION)[:2]
-    code, out, _ = run("link", "--trace", TRACE, "--et", saved)
+    code, out, _ = run("link", TRACE, "--et", saved)
     assert (code, out.splitlines()[0]) == (0, "245 of 245 nodes link; the trace has no GPU work")
     assert f"tracelens-graph report KINETO --et {saved}" in run("report", saved)[1]
 

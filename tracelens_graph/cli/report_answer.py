@@ -77,7 +77,7 @@ class Asked:
         is_chosen = self.window != WindowChoice() or self.options.extension or self.compare_with is not None
         if is_chosen or not core.framework.has_times:
             return self
-        from tracelens_graph.analyses.diagnosis.verdict import steps_alone
+        from tracelens_graph.analyses.diagnosis.outside_steps import steps_alone
         from tracelens_graph.graph.window import whole_window
 
         found = steps_alone(whole_window(core))
@@ -331,7 +331,7 @@ class Report(Answer):
     def json(self) -> str:
         """The report for programs."""
         from tracelens_graph.analyses.diagnosis.account import time_spent
-        from tracelens_graph.analyses.diagnosis.verdict import whole_note
+        from tracelens_graph.analyses.diagnosis.outside_steps import whole_note
         from tracelens_graph.analyses.opportunities.opportunities import opportunities
         from tracelens_graph.reports.document import report_json
 
