@@ -224,7 +224,7 @@ class _Path:
             return
         names = self.path.names().records()
         for kind, edit, form in (("computation", "scale", "scale={}:0.5"), ("host", "remove", "remove={}")):
-            for name in [row["name"] for row in names if row["class"] == kind][:_WORK_TRIED]:
+            for name in [row["name"] for row in names if row["class"] == kind and row["uid"] is not None][:_WORK_TRIED]:
                 if self._saves(**{edit: {name: 0.5} if edit == "scale" else name}):
                     yield form.format(name)
                     break

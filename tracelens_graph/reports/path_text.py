@@ -64,8 +64,8 @@ def extent(path: CriticalPath) -> str:
     """From what to what a path leads, in a sentence."""
     if path.step is None:
         what = subject(path)
-        first = "the first event that can be followed" if what == "the recording" else "its first event"
-        return f"{_capital(what)} lasts from {first} to its last GPU end, over all ranks"
+        first = "the first event that the path reaches" if what == "the recording" else "its first event"
+        return f"{_capital(what)} counts from {first} to the last GPU end of all ranks"
     is_first = int(path.steps.number[0]) == path.step
     begin = "its mark on the host" if is_first else "the last GPU end of the steps before"
     return f"{_capital(subject(path))} lasts from {begin} to its own last GPU end, over all ranks"

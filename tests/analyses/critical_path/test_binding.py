@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from tracelens_graph.analyses.critical_path.collective_points import (
     recorded_root,
     waits_partly,
 )
-from tracelens_graph.analyses.critical_path.path_nodes import longest_calls
+from tracelens_graph.analyses.critical_path.path_nodes import host_pieces
 from tracelens_graph.analyses.critical_path.points import Edge, Role
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
@@ -248,14 +247,14 @@ def test_any_nested_calls(given_calls: list[tuple[int, int]], cuts: list[int]) -
     base = min(start for start, _ in given_calls)
     bounds = 1000 * (np.array(sorted(cuts)) - base)
     start, end = bounds[:-1], bounds[1:]
-    found = longest_calls(core, np.zeros(len(start), np.int64), start, end)
+    pieces = host_pieces(core, np.zeros(len(start), np.int64), start, end)
+    assert np.bincount(pieces.span, pieces.end_ns - pieces.start_ns, len(start)).tolist() == (end - start).tolist()
     # Within an event that outlives its caller, who is the innermost is a matter of cutting; none of these here.
     if c.flags.any():
         return
-    for low, high, row in zip(start.tolist(), end.tolist(), found.tolist(), strict=True):
-        spent: Counter[int] = Counter()
-        for moment in range(low, high, 1000):
-            open_calls = np.flatnonzero((c.start_ns <= moment) & (moment < c.end_ns))
-            if len(open_calls):
-                spent[int(open_calls.max())] += 1  # rows are in the order of nesting
-        assert spent[row] == max(spent.values()) if spent else row == -1
+    outermost = set(c.start_ns[c.parent < 0].tolist()) | set(c.end_ns[c.parent < 0].tolist())
+    for low, high, row in zip(pieces.start_ns.tolist(), pieces.end_ns.tolist(), pieces.row.tolist(), strict=True):
+        assert not outermost & set(range(low + 1000, high, 1000))
+        inside = np.minimum(c.end_ns, high) - np.maximum(c.start_ns, low)
+        most = np.flatnonzero(2 * inside > high - low)  # rows are in the order of nesting
+        assert row == (most.max() if len(most) else -1)

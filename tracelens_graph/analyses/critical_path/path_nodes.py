@@ -1,4 +1,4 @@
-"""Which nodes stand for the segments of a critical path, and in which call a thread spent most of some time."""
+"""Which nodes stand for the segments of a critical path, and in which calls a thread spent some time."""
 
 from __future__ import annotations
 
@@ -10,29 +10,65 @@ import numpy as np
 from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.points import Edge
 from tracelens_graph.graph.arrays import is_kind, positions_by
+from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb, host_rows, least_above
 from tracelens_graph.schema import GPU_KINDS, Flag, Kind
-from tracelens_graph.utils.arrays import Mask, Ns, Rows
+from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 
 
-def longest_calls(core: Core, thread: np.ndarray, start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
-    """For each span the row of the innermost call with most of its time; -1 where no call was open.
+class Pieces(NamedTuple):
+    """Spans of host time, cut where an outermost call begins or ends.
+
+    Attributes:
+        span: number of the span that each piece is of.
+        start_ns, end_ns: the pieces.
+        row: the innermost call that has more than half of the piece; -1 where no call is open.
+    """
+
+    span: Rows
+    start_ns: Ns
+    end_ns: Ns
+    row: Rows
+
+
+def host_pieces(core: Core, thread: Codes, start_ns: Ns, end_ns: Ns) -> Pieces:
+    """Some spans of host time in pieces.
 
     Args:
         core: the graph.
         thread: code of the thread of each span.
-        start_ns, end_ns: the spans; those of one thread do not overlap.
+        start_ns, end_ns: the spans.
     """
-    found, timelines = np.full(len(thread), -1, np.int64), core.once(_Timelines)
+    timelines, found = core.once(_Timelines), [Pieces(*np.zeros((4, 0), np.int64))]
     for code, spans in positions_by(thread):
-        found[spans] = _most_of(*timelines.of(code), start_ns[spans], end_ns[spans])
-    return found
+        begin, end = start_ns[spans], end_ns[spans]
+        times, inside, bounds = timelines.of(code)
+        first = np.searchsorted(bounds, begin, "right")
+        count = np.searchsorted(bounds, end, "left") - first + 1
+        of = np.repeat(np.arange(len(spans)), count)
+        at = np.arange(len(of)) - (np.cumsum(count) - count)[of]
+        cuts = np.append(bounds, 0)
+        begin = np.where(at == 0, begin[of], cuts[first[of] + at - 1])
+        end = np.where(at == count[of] - 1, end[of], cuts[first[of] + at])
+        # Whatever has more than half of a piece is open in its middle.
+        row = inside[np.searchsorted(times, (begin + end) // 2, "right") - 1]
+        c = core.columns
+        while len(short := np.flatnonzero((row >= 0) & (2 * _within(c, row, begin, end) <= end - begin))):
+            row[short] = c.parent[row[short]]
+        found.append(Pieces(spans[of], begin, end, row))
+    return Pieces(*(np.concatenate(one) for one in zip(*found, strict=True)))
+
+
+def _within(c: Columns, row: Rows, begin: Ns, end: Ns) -> Ns:
+    return np.minimum(c.end_ns[row], end) - np.maximum(c.start_ns[row], begin)
 
 
 class _Timelines:
-    """Which call of a thread is the innermost at each moment; sorted once a thread, for all paths over it."""
+    """Of a thread, which call is the innermost at each moment, and when an outermost one begins or ends.
+
+    Sorted once a thread, for all paths over it.
+    """
 
     def __init__(self, core: Core) -> None:
         self._core, c = core, core.columns
@@ -41,8 +77,11 @@ class _Timelines:
         self._rows = {code: hosts[own] for code, own in positions_by(c.thread[hosts])}
         self.of = cache(self._of)
 
-    def _of(self, thread: int) -> tuple[Ns, Rows]:
-        return innermost_calls(self._core, self._rows.get(thread, np.zeros(0, np.int64)))
+    def _of(self, thread: int) -> tuple[Ns, Rows, Ns]:
+        rows = self._rows.get(thread, np.zeros(0, np.int64))
+        times, inside = innermost_calls(self._core, rows)
+        outermost = np.searchsorted(rows[self._core.columns.parent[rows] < 0], inside, "right")
+        return times, np.append(inside, -1), np.unique(times[np.diff(outermost, prepend=0) != 0])
 
 
 def innermost_calls(core: Core, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -68,31 +107,6 @@ def innermost_calls(core: Core, rows: np.ndarray) -> tuple[np.ndarray, np.ndarra
     # Of ends at one moment the outermost comes last, and starts come after ends: the last one there holds.
     order = np.lexsort((np.concatenate((rows, -rows - 1)), times))
     return times[order], inside[order]
-
-
-def _most_of(times: np.ndarray, inside: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    first = np.maximum(np.searchsorted(times, start, "right") - 1, 0)
-    count = np.maximum(np.searchsorted(times, end, "left") - first, 0)
-    span = np.repeat(np.arange(len(start)), count)
-    at = np.arange(len(span)) - np.repeat(np.cumsum(count) - count, count) + first[span]
-    until = np.append(times[1:], times[-1:])
-    length = np.minimum(until[at], end[span]) - np.maximum(times[at], start[span])
-    known = (length > 0) & (inside[at] >= 0)
-    span, row, length = span[known], inside[at][known], length[known]
-    found = np.full(len(start), -1, np.int64)
-    if not len(span):
-        return found
-    order = np.lexsort((row, span))
-    span, row, length = span[order], row[order], length[order]
-    new = np.ones(len(span), bool)
-    new[1:] = (span[1:] != span[:-1]) | (row[1:] != row[:-1])
-    group = np.cumsum(new) - 1
-    total = sum_by_group(group, length, int(group[-1]) + 1)
-    span, row = span[new], row[new]
-    best = np.lexsort((-row, total, span))  # of equal ones the outermost stands last
-    last = best[np.flatnonzero(np.diff(span[best], append=len(start)))]
-    found[span[last]] = row[last]
-    return found
 
 
 _MODULE = "nn.Module: "
@@ -138,18 +152,33 @@ def _is_module(core: Core) -> Mask:
     return core.columns.kind == Kind.Module
 
 
-def segment_rows(causes: Causes, core: Core, edge: Rows, start_ns: Ns, end_ns: Ns) -> Rows:
-    """Per segment of a path on a rank the row of the node that stands for it; -1 for none.
+NO_CALL = "(no recorded call)"
+"""What stands for host time in which no call is open."""
 
-    Of host time it is the innermost call with most of it, of a launch or wait the call, else the GPU work.
+
+def named_segments(
+    causes: Causes, core: Core, edge: Rows, start_ns: Ns, end_ns: Ns, kind: Codes
+) -> tuple[Rows, Ns, Ns, Codes, Rows]:
+    """Segments of a path on a rank, those of host time in pieces, and the row that stands for each; -1 for none.
+
+    For host time that is the innermost call with more than half of the piece, for a launch or wait the call, else the
+    GPU work.
     """
-    before, after, kind = causes.before[edge], causes.after[edge], causes.kind[edge]
-    rows = np.where(kind == Edge.launch, causes.row[before], causes.row[after])
-    left = np.flatnonzero((kind == Edge.host) | (kind == Edge.call))
-    shift = causes.shift_ns
-    for point in (after, before):  # where its own thread does nothing, the thread that it works for does
-        thread = core.columns.thread[causes.row[point[left]]]
-        found = longest_calls(core, thread, start_ns[left] - shift, end_ns[left] - shift)
-        rows[left[found >= 0]] = found[found >= 0]
-        left = left[found < 0]
-    return rows
+    before, after, of_edge = causes.before[edge], causes.after[edge], causes.kind[edge]
+    rows = np.where(of_edge == Edge.launch, causes.row[before], causes.row[after])
+    host = np.flatnonzero((of_edge == Edge.host) | (of_edge == Edge.call))
+    thread, other = (core.columns.thread[causes.row[points[host]]] for points in (after, before))
+    pieces = host_pieces(core, thread, start_ns[host] - causes.shift_ns, end_ns[host] - causes.shift_ns)
+    none = pieces.row < 0  # where its own thread does nothing, the thread that it works for may
+    span, begin, end, _ = (one[none] for one in pieces)
+    more = host_pieces(core, other[span], begin, end)
+    more = more._replace(span=span[more.span])
+    pieces = Pieces(*(np.concatenate((one[~none], further)) for one, further in zip(pieces, more, strict=True)))
+    rest = np.delete(np.arange(len(edge)), host)
+    of = np.concatenate((rest, host[pieces.span]))
+    order = np.lexsort((np.concatenate((start_ns[rest], pieces.start_ns)), of))
+    made = (
+        (start_ns, pieces.start_ns + causes.shift_ns), (end_ns, pieces.end_ns + causes.shift_ns), (rows, pieces.row)
+    )  # fmt: skip
+    start_ns, end_ns, rows = (np.concatenate((all_of[rest], cut))[order] for all_of, cut in made)
+    return edge[of[order]], start_ns, end_ns, kind[of[order]], rows

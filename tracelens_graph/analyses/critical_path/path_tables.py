@@ -54,7 +54,8 @@ SEGMENTS = TableSchema(
         "rank": RANK,
         "trace": Column.text("name of the trace of the rank; absent where nothing is recorded"),
         "name": Column.key(
-            "GPU work; of host time the innermost call with most of it; of launches and waits the call; else the class",
+            "GPU work; of host time the innermost call with more than half of it, `(no recorded call)` where none is "
+            "open; of launches and waits the call; else the class",
             "name",
         ),
         "op": Column.text("op that it is charged to, or that is around the call", "op"),

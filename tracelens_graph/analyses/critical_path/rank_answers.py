@@ -29,7 +29,7 @@ from tracelens_graph.analyses.critical_path.collective_points import (
     recorded_root,
 )
 from tracelens_graph.analyses.critical_path.lanes import Lanes, lanes
-from tracelens_graph.analyses.critical_path.path_nodes import Nodes, nodes_of, segment_rows
+from tracelens_graph.analyses.critical_path.path_nodes import NO_CALL, Nodes, named_segments, nodes_of
 from tracelens_graph.analyses.critical_path.points import Edge, Inferred, RankPoints, Role, rank_points
 from tracelens_graph.analyses.critical_path.rerun import (
     NEVER,
@@ -39,7 +39,7 @@ from tracelens_graph.analyses.critical_path.rerun import (
     reached,
     weights,
 )
-from tracelens_graph.analyses.critical_path.walk import Ties, followed, segments_of, ties_of
+from tracelens_graph.analyses.critical_path.walk import Class, Ties, followed, segments_of, ties_of
 from tracelens_graph.analyses.ranks.clocks import RankClock
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collectives import collectives_of
@@ -298,13 +298,16 @@ def _segments(made: Causes, kept: KeptRank, given: Given, core: Core, legs: Sequ
     found = []
     for leg in legs:
         ends = kept.start[given.node[[leg.part]]] if leg.part >= 0 else made.last_ends(np.array([leg.moment], np.int64))
-        found.append(segments_of(made, core, followed(made, int(ends[0]), leg.start_ns), leg.start_ns))
-    edge, start, end, kind = (np.concatenate(one) for one in zip(*found, strict=True))
+        edges = followed(made, int(ends[0]), leg.start_ns)
+        found.append(named_segments(made, core, *segments_of(made, core, edges, leg.start_ns)))
+    edge, start, end, kind, rows = (np.concatenate(one) for one in zip(*found, strict=True))
     moves = made.kind[edge] == Edge.transfer
     part = np.full(len(edge), -1)
     part[moves] = made.collective[made.before[edge[moves]] - (len(made.time) - len(made.collective))]
-    ties = ties_of(made, edge)
-    nodes = nodes_of(core, segment_rows(made, core, edge, start, end))
+    ties = ties_of(made, edge[np.diff(edge, prepend=-1) != 0])
+    nodes = nodes_of(core, rows)
+    for at in np.flatnonzero((rows < 0) & (kind == Class.host)).tolist():
+        nodes.name[at] = NO_CALL
     return Segments([len(one[0]) for one in found], start, end, kind, part, nodes, ties, _of_ties(made, core, ties))
 
 

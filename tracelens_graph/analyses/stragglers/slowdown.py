@@ -340,8 +340,8 @@ class Slowdown:
         return ", ".join(f"{count:,} {what}{'s' * (count > 1)}" for what, count in counts.items())
 
     def times(self) -> str:
-        """How long a step takes, and would take with even work."""
-        return f"a step takes {self.length_ns / 1e6:,.1f} ms, with even work {self.ideal_ns / 1e6:,.1f} ms"
+        """How long a step takes when replayed, and would take with even work."""
+        return f"a replayed step takes {self.length_ns / 1e6:,.1f} ms, with even work {self.ideal_ns / 1e6:,.1f} ms"
 
     def tables(self) -> list[Table]:
         """All tables."""
