@@ -106,6 +106,15 @@ def test_waiting_for_ranks_that_are_not_there_is_told_by_shorter_equal_collectiv
     assert_whole(path)
 
 
+def test_where_the_shortest_equal_collective_lasts_no_time_all_is_waiting() -> None:
+    kernels = [gpu(ALL_REDUCE, 10.0, 10.0, 7, 1), gpu(ALL_REDUCE, 20.0, 25.0, 7, 2)]
+    path = critical_path(load_core(trace([
+        call("cudaLaunchKernel", 0.0, 1.0, 1), call("cudaLaunchKernel", 15.0, 16.0, 2), *kernels,
+    ])))  # fmt: skip
+    assert short(path)[-1] == ("peer", 0, ALL_REDUCE, 5_000)
+    assert_whole(path)
+
+
 def test_waiting_for_a_rank_that_is_missing() -> None:
     """Rank 3 reads its data late and leaves no trace; the others wait for it in their collectives."""
     job = simulated_job(ranks=4, steps=2, cuda_sync=True, late_rank=3, late_us=4_000.0, missing_ranks=(3,))

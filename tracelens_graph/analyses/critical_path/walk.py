@@ -89,12 +89,13 @@ def _split(causes: Causes, core: Core, edge: Rows, start: Ns, end: Ns, kind: Cod
         return edge, start, end, kind
     # Half a place ahead: a wait goes right before what is left of its segment.
     order = np.argsort(np.concatenate((np.arange(len(edge)), waiting - 0.5)), kind="stable")
-    first_start, rest_start = start[waiting], start.copy()
-    rest_start[waiting] = moving[waiting]
+    begin = start.copy()
+    begin[waiting] = moving[waiting]
     peer = np.full(len(waiting), Class.peer, kind.dtype)
+    order = order[np.append(end > begin, np.ones(len(waiting), bool))[order]]  # the shortest one may last no time
     return (
         np.concatenate((edge, edge[waiting]))[order],
-        np.concatenate((rest_start, first_start))[order],
+        np.concatenate((begin, start[waiting]))[order],
         np.concatenate((end, moving[waiting]))[order],
         np.concatenate((kind, peer))[order],
     )
