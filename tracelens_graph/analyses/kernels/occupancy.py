@@ -79,15 +79,19 @@ DEVICE_USE = TableSchema(
 )
 
 _TENSOR_CORES = re.compile(
-    r"[hs]884|[hs]1688|c1688|i8816|i?16816|161616|hmma|imma_|w?gmma|nvjet|tensorop|wmma|dgrad_1x1_stride_2x2"
-    r"|first_layer_wgrad_kernel|conv1x1|conv2d_c1_k1|direct_group|flash_(?:fwd|bwd)|fmha_cutlass\w_\w{1,8}_\w{0,20}sm[78]"
-    r"|xmma_(?!\w*ffma)|_MI\d+x\d+|mfma|xdl(?:ops)?_|igemm_\w{1,12}_gtcx",
+    r"[hs]884|[hs]1688|c1688|i8816|i?16816|161616|hmma|imma_|w?gmma|nvjet|tensorop|MmaTensorOp|wmma|dgrad_1x1_stride_2x2"
+    r"|first_layer_wgrad_kernel|conv1x1|conv2d_c1_k1|direct_group|xmma_(?!\w*ffma)|_MI\d+x\d+|mfma|xdl(?:ops)?_"
+    r"|igemm_\w{1,12}_gtcx|(?:b|ge)mm_(?:Mx)?(?:E\dm\d|Bfloat16|Fp16)_|matmul_ogs|gemm_fusion_dot|fused_moe_kernel"
+    r"|flash_(?:fwd|bwd)|fmha_cutlass\w_\w{1,8}_\w{0,20}sm[78]|fmhaSm\d|fmha_(?:fwd|bwd)_hd\d"
+    r"|Fmha(?:Fwd(?:SplitKV|PagedKV)?|BwdDQDKDV)Kernel|(?:^|_)attn_(?:fwd|bwd)(?:\.kd)?$|bwd_kernel_(?:dk_dv|dq|fuse)"
+    r"|kernel_unified_attention",
     re.ASCII,
 )
 """Names of kernels that use tensor cores or matrix cores: the instruction's shape or name, or families built on them.
 
-Sources: the list of PyTorch's profiler plugin, the names of CUTLASS and cuBLAS (`tensorop`, `nvjet`), and of Tensile
-(`MI`, the matrix instruction), Composable Kernel (`xdl`) and MIOpen (`gtcx`, its xdlops kernels).
+Sources: the list of PyTorch's profiler plugin, the names of CUTLASS and cuBLAS (`tensorop`, `nvjet`), of TensorRT-LLM
+(`bmm_E4m3_`, `fmhaSm100`), of Tensile (`MI`, the matrix instruction), Composable Kernel (`xdl`, `FmhaFwdKernel`),
+aiter (`fmha_fwd_hd128`) and MIOpen (`gtcx`, its xdlops kernels), and of what is written in Triton with its `dot`.
 """
 
 
@@ -175,7 +179,8 @@ def device_use(g: Core | Window) -> Table:
     busy = sum_by_group(device, length_before(steps, last) - length_before(steps, first), groups)
     time = np.full(groups, int((steps[1] - steps[0]).sum()))
     duration = c.dur_ns[rows]
-    filled = np.nan_to_num(np.minimum(shapes.blocks_per_sm, 1)) * duration
+    inside = length_before(steps, stop) - length_before(steps, start)
+    filled = np.nan_to_num(np.minimum(shapes.blocks_per_sm, 1)) * inside
     known = np.bincount(of, ~np.isnan(shapes.blocks_per_sm), minlength=len(devices)) > 0
     efficiency = percent(np.bincount(of, filled, minlength=len(devices)), time)
     properties, count = device_properties(core), multiprocessors(core)
