@@ -8,6 +8,7 @@ profiler estimated. Both are weighted by duration.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -108,12 +109,14 @@ class _Shapes:
         blocks_per_sm: blocks of each by multiprocessors.
         occupancy: estimated occupancy of each, percent.
         tensor_cores: whether each uses them, by its name.
+        sized: whether the multiprocessors of its device are recorded.
     """
 
     rows: Rows
     blocks_per_sm: np.ndarray
     occupancy: np.ndarray
     tensor_cores: Mask
+    sized: Mask
 
     def mean(self, values: np.ndarray, core: Core, group: np.ndarray, groups: int) -> np.ndarray:
         """Mean of values by group, weighted by duration; NaN where none is known, or all durations are 0."""
@@ -153,7 +156,7 @@ def kernel_occupancy(g: Core | Window) -> Table:
     table = KERNEL_OCCUPANCY.table(
         columns,
         w.titled("Kernels and how they fill the device"),
-        _notes(shapes, "are left out of blocks and SM efficiency"),
+        _notes(shapes, {"are left out of blocks and SM efficiency": np.ones(len(rows), bool)}),
     )
     return table.take(np.lexsort((c.uid[stands], -times.sum)))
 
@@ -197,7 +200,8 @@ def device_use(g: Core | Window) -> Table:
             sum_by_group(of, duration * shapes.tensor_cores, len(devices)), sum_by_group(of, duration, len(devices))
         ),
     }
-    return DEVICE_USE.table(columns, w.titled("How devices are used"), _notes(shapes, "count as 0 in SM efficiency"))
+    notes = _notes(shapes, {"count as 0 in SM efficiency": known[of], "have no SM efficiency": ~known[of]})
+    return DEVICE_USE.table(columns, w.titled("How devices are used"), notes)
 
 
 def _shapes(w: Window) -> _Shapes:
@@ -219,7 +223,8 @@ def _shapes(w: Window) -> _Shapes:
                     blocks[place] = _number(args.get("blocks per SM"))
                     occupancy[place] = _number(args.get("est. achieved occupancy %"))
             blocks[here] = np.where(np.isnan(blocks[here]) & (grids > 0), grids, blocks[here])
-    return _Shapes(rows, blocks, occupancy, fitting_names(core, _TENSOR_CORES.search)[c.name[rows]])
+    sized = np.isin(c.device[rows], list(count))
+    return _Shapes(rows, blocks, occupancy, fitting_names(core, _TENSOR_CORES.search)[c.name[rows]], sized)
 
 
 def _number(value: Any) -> float:
@@ -228,9 +233,13 @@ def _number(value: Any) -> float:
     return float(value) if is_number else np.nan
 
 
-def _notes(shapes: _Shapes, what: str) -> list[str]:
-    lacking = int(np.isnan(shapes.blocks_per_sm).sum())
-    if not lacking:
-        return []
-    why = "without a recorded grid, or on a device of unknown size,"
-    return [f"{lacking:,} of {len(shapes.rows):,} kernels, {why} {what}"]
+def _notes(shapes: _Shapes, effects: Mapping[str, Mask]) -> list[str]:
+    """How many kernels lack blocks per multiprocessor and why, and what that means for each."""
+    lacking = np.isnan(shapes.blocks_per_sm)
+    reasons = {"without a recorded grid": shapes.sized, "on a device of unknown size": ~shapes.sized}
+    return [
+        f"{count:,} of {len(lacking):,} kernels, {why}, {effect}"
+        for why, for_that in reasons.items()
+        for effect, on in effects.items()
+        if (count := int(np.count_nonzero(lacking & for_that & on)))
+    ]
