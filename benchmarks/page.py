@@ -127,8 +127,8 @@ def main() -> None:
             trace, page = Path(folder, f"{copies}.json"), Path(folder, f"{copies}.html")
             with trace.open("wb") as target:
                 tile(CORPUS / TRACE, target, copies)
-            plain = seconds("report", str(trace), "--markdown", str(page.with_suffix(".md")))
-            whole = seconds("report", str(trace), "--html", str(page))
+            plain = seconds("report", str(trace), "-o", str(page.with_suffix(".md")))
+            whole = seconds("report", str(trace), "-o", str(page))
             events, size = bytes_per_event(warped(load_core(trace)))
             found = opened(page, options.width)
             pairs = (f"{low:5.1f} /{high:5.1f}" for low, high in (found.draw, found.frames, found.empty))

@@ -36,7 +36,6 @@ class Picture(NamedTuple):
             job, {examples} for examples/traces.
         job: arguments of the simulation; None for none.
         height: pixels from the top of the page.
-        option: of the command, for the file.
         place: what of the page is shown, as it stands behind `#` in its address.
         before: what is done to it then.
         other: arguments of the simulation of another job; None for none.
@@ -46,7 +45,6 @@ class Picture(NamedTuple):
     command: str
     job: dict[str, Any] | None
     height: int
-    option: str = "-o"
     place: str = ""
     before: str = ""
     other: dict[str, Any] | None = None
@@ -72,13 +70,13 @@ _WHERE = """() => {
 
 
 def _report(place: str, before: str = "") -> Picture:
-    return Picture("report {job}/rank0.json.gz --arch h100-sxm", _TRAINING, 800, "--html", place, before)
+    return Picture("report {job}/rank0.json.gz --arch h100-sxm", _TRAINING, 800, place, before)
 
 
 def _diff(place: str, height: int) -> Picture:
     other = {"recompute": "non_reentrant", "tiny_kernels": 20}
     command = "diff {job}/rank0.json.gz {other}/rank0.json.gz --names before,after"
-    return Picture(command, {}, height, "--html", place, other=other)
+    return Picture(command, {}, height, place, other=other)
 
 
 _ALL = "() => tracelensGraph.timeline.show(tracelensGraph.trace.start[0], 5.4e8)"
@@ -106,8 +104,8 @@ PICTURES = {
     "roofline": Picture("roofline {job}/rank0.json.gz", _TRAINING, 750),
     "diff": _diff("view=flame", 480),
     "diff-places": _diff("view=places&place=1", 800),
-    "ranks": Picture("ranks {job}", _LATE, 700, "--html", "view=step&rank=5"),
-    "ranks-waits": Picture("ranks {job}", _LATE, 600, "--html", "view=waits"),
+    "ranks": Picture("ranks {job}", _LATE, 700, "view=step&rank=5"),
+    "ranks-waits": Picture("ranks {job}", _LATE, 600, "view=waits"),
 }
 """Name of a picture -> what it shows."""
 
@@ -128,7 +126,7 @@ def main() -> None:
                     write(simulate(**arguments), simulated, traces_only=True)
             places = {"job": job, "other": other, "examples": CHECKOUT / "examples/traces"}
             words = [word.format_map(places) for word in picture.command.split()]
-            result = CliRunner().invoke(app, [*words, picture.option, str(drawn)], catch_exceptions=False)
+            result = CliRunner().invoke(app, [*words, "-o", str(drawn)], catch_exceptions=False)
             if result.exit_code:
                 raise SystemExit(result.stderr)
             page.set_viewport_size({"width": _WIDTH, "height": picture.height})

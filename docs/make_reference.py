@@ -279,7 +279,7 @@ OTHER_TABLES = {
     },
     **{
         name: (
-            f"tracelens-graph link --et ET --trace TRACE --table {name}",
+            f"tracelens-graph link TRACE --et ET --table {name}",
             "from tracelens_graph.linkage.validation import Validation; "
             f'Validation(linked, linked.link).tables()["{name}"]',
         )

@@ -28,7 +28,7 @@ SWITCHES = (
     "--add by-module --add kernel-categories --add overlap"
 )
 COMMANDS = {
-    "report": ("report F", "report T --all", f"report T --csv D {SWITCHES}", "report T --json J"),
+    "report": ("report F", "report T --all", f"report T --csv D {SWITCHES}", "report T -o J"),
     "diff": (
         "diff T T",
         "diff T T --by-name --names a,b",
@@ -36,10 +36,10 @@ COMMANDS = {
         "diff T T --tree",
         "diff T T --point 1",
         "diff T T --csv D",
-        "diff T T --html R",
+        "diff T T -o R",
         "diff T T --layout tracelens --csv D",
     ),
-    "ranks": ("ranks T F", "ranks T F --path", "ranks T F --html R"),
+    "ranks": ("ranks T F", "ranks T F --path", "ranks T F -o R"),
     "info": ("info T",),
     "explain": ("explain T", "explain T headline"),
     "modules": ("modules T", "modules T --format table --by class"),
@@ -52,7 +52,7 @@ COMMANDS = {
         "export T --format graphml -o G",
         "export T --format csv -o D",
         "export T --format parquet -o D",
-        "export T --folded L --speedscope J --perfetto P",
+        "export T -o L -o O -o P",
         "db export D T",
     ),
     "save": ("save F -o S",),
@@ -64,7 +64,16 @@ COMMANDS = {
 }
 """Command -> how it is called: F is the trace as a file, T as a saved graph, the others are places to write to."""
 
-FILES = {"R": ".html", "C": ".json", "G": ".graphml", "S": ".tlg", "J": ".json", "L": ".folded", "P": ".json"}
+FILES = {
+    "R": ".html",
+    "C": ".json",
+    "G": ".graphml",
+    "S": ".tlg",
+    "J": ".json",
+    "L": ".folded",
+    "O": ".speedscope.json",
+    "P": ".json",
+}
 
 WITH_AN_EXECUTION_TRACE = {"link", "tensor"}
 """Deep pairs are in the tests of linkage."""

@@ -96,15 +96,15 @@ COMMANDS = (
     ("process_groups", "ranks A B --path"),
     ("threads", "diff A B"),
     ("nested_batches", "report A --csv OUT"),
-    ("nested_batches", "report A --html OUT"),
+    ("nested_batches", "report A -o OUT.html"),
     ("devices", "info A"),
-    ("steps_of_a_rank", "ranks A B --html OUT"),
+    ("steps_of_a_rank", "ranks A B -o OUT.html"),
     ("steps_of_a_rank", "ranks A B --path"),
     ("steps_of_a_rank", "ranks A B --path --table critical_path_steps"),
     ("modules", "diff A B"),
-    ("modules", "diff A B --html OUT"),
+    ("modules", "diff A B -o OUT.html"),
     ("modules", "modules A"),
-    ("modules", "report A --html OUT"),
+    ("modules", "report A -o OUT.html"),
 )
 """Shapes, and what is done with traces of them, beside questions."""
 
@@ -118,7 +118,7 @@ def test_work_of_commands_grows_with_the_trace(
     monkeypatch.setattr(root_pairs, "_ROOT_PAIRS", 64)
     measured = []
     for n in LARGER:
-        words = command.replace("OUT", str(tmp_path / f"{n}{'.html' if '--html' in command else ''}")).split()
+        words = command.replace("OUT", str(tmp_path / f"{n}")).split()
         for name, found in zip("AB", two_ranks(shape, n), strict=True):
             (tmp_path / f"{name}{n}.json").write_text(json.dumps(found))
             words = [str(tmp_path / f"{name}{n}.json") if word == name else word for word in words]

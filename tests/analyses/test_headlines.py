@@ -13,7 +13,7 @@ from profiles import thorough
 
 from corpus import CORPUS, GOLDENS, NO_GOLDENS, cases, loaded
 from tracelens_graph.analyses.diagnosis.finding import ADVICE, KINDS, Finding
-from tracelens_graph.analyses.diagnosis.headline import HOST_KINDS
+from tracelens_graph.analyses.diagnosis.headline import HOST_LEADS
 from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
@@ -126,7 +126,7 @@ def named(headline: Finding) -> set[str]:
     evidence = headline.evidence
     causes = str(evidence.get("host_causes", "")).split(", ")
     found = {str(evidence.get(key)) for key in ("kind", "first", "second")}
-    return found | {HOST_KINDS[Cause[cause]] for cause in causes if cause}
+    return found | {HOST_LEADS[Cause[cause]][0] for cause in causes if cause}
 
 
 def lengths(run: Run) -> list[int]:

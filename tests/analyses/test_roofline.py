@@ -181,6 +181,14 @@ def test_a_copy_between_host_and_device_is_rated_against_the_link() -> None:
     assert signature["bound"] is None
 
 
+def test_the_bound_of_calls_is_that_of_most_of_their_time() -> None:
+    here, there = "Memcpy DtoD (Device -> Device)", "Memcpy HtoD (Pinned -> Device)"
+    for first, second, bound in ((here, there, "LINK_BOUND"), (there, here, "MEMORY_BOUND")):
+        core = load_core([*copied(first, 0, 200, 1), *copied(second, 2000, 900, 2), *copied(first, 4000, 200, 3)])
+        (row,) = unified_perf_summary(core, arch=architecture("h100-sxm")).records()
+        assert (row["operation_count"], row["Roofline Bound"]) == (3, bound)
+
+
 def test_without_a_rate_of_the_link_there_is_no_roof() -> None:
     table = roofline_summary(load_core(copied("CopyHostToDevice", 0, 100, 1)), TOY)
     assert parts(table) == {"no_roof": 100}

@@ -21,7 +21,8 @@ from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.diagnosis.account import account_of
 from tracelens_graph.analyses.diagnosis.families import op_advice
 from tracelens_graph.analyses.diagnosis.finding import ADVICE, TOPICS, Finding
-from tracelens_graph.analyses.diagnosis.verdict import steps_alone, verdict
+from tracelens_graph.analyses.diagnosis.outside_steps import steps_alone
+from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.analyses.idle.idle_causes import idle_causes
 from tracelens_graph.analyses.ops.top_ops import top_ops
@@ -113,7 +114,10 @@ def test_facts_of_a_small_trace() -> None:
     )
     assert first.evidence["kind"] == "compute.gemm"
     assert (first.evidence["percent"], first.evidence["percent_of"]) == (84, "gpu_time")
-    assert gemm.text == "Matrix products took 8.40 ms, 84.0 % of the GPU time; 100 % of it in gemm [uid 2, of aten::mm]"
+    assert gemm.text == (
+        "Matrix products took 8.40 ms, 84.0 % of the GPU time; 100 % of it in gemm [uid 2, of aten::mm]"
+        "; no sizes of inputs are recorded, so its roof is not known"
+    )
     assert [(one.topic, one.evidence["kind"], one.evidence["ms"]) for one in others] == [
         ("kernels", "memory.elementwise_norm", 0.9), ("kernels", "gpu_bound", 0.7),
     ]  # fmt: skip
@@ -190,7 +194,8 @@ def test_what_no_op_owns_is_not_sent_to_the_roofline() -> None:
     owned = [span("cpu_op", "aten::conv2d", 0, 10, **{"Input Dims": [[2, 3, 8, 8]]}), call(1, 1), kernel]
     assert finding(load_core(owned), "kernels").advice == ("kernel_tuning",)
     without = finding(load_core([span("cpu_op", "aten::conv2d", 0, 10), call(1, 1), kernel]), "kernels")
-    assert (without.advice, "opportunities" in without.ask_next) == ((), False), "shapes are not recorded"
+    assert (without.advice, "opportunities" in without.ask_next) == ((), True), "shapes are not recorded"
+    assert "its roof is not known" in without.text
     assert finding(load_core(owned[1:]), "kernels").advice == ()
 
 
@@ -322,7 +327,7 @@ def test_a_kernel_with_the_short_name_of_others_is_one_of_them() -> None:
     _, memory = verdict(core)
     assert memory.text == (
         "Memory-bound kernels took 10.0 ms, 100.0 % of the GPU time; 60 % of it in one instantiation of"
-        " elementwise_kernel [uid 2, of aten::add]"
+        " elementwise_kernel [uid 2, of aten::add]; no sizes of inputs are recorded, so its roof is not known"
     )
 
 

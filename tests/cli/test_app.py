@@ -49,8 +49,8 @@ def test_standard_input(trace_file: Path) -> None:
     assert done.stdout.decode() == program("timeline", trace_file, "-f", "csv").stdout
 
 
-CLOSED_PIPE = [["tree", "{}"], ["report", "{}", "--html", "-"], ["diff", "{}", "{}", "--html", "-"],
-               ["export", "{}", "--perfetto", "-"], ["save", "{}", "-o", "-"]]  # fmt: skip
+CLOSED_PIPE = [["tree", "{}"], ["report", "{}", "-f", "html", "-o", "-"], ["diff", "{}", "{}", "-f", "html", "-o", "-"],
+               ["export", "{}", "-f", "perfetto", "-o", "-"], ["save", "{}", "-o", "-"]]  # fmt: skip
 
 
 @pytest.mark.parametrize("words", CLOSED_PIPE, ids=" ".join)
@@ -67,7 +67,7 @@ def test_closed_pipe_is_quiet(words: list[str], trace_file: Path) -> None:
 def test_a_reader_may_leave_in_the_middle(unbuffered: str, trace_file: Path) -> None:
     """A write that a pipe took in part is told from a whole one, whether Python buffers standard output or not."""
     environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
-    command = [*PROGRAM, "report", str(trace_file), "--html", "-"]
+    command = [*PROGRAM, "report", str(trace_file), "-f", "html", "-o", "-"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as running:
         assert running.stdout is not None
         assert running.stderr is not None

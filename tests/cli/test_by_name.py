@@ -1,4 +1,4 @@
-"""diff --by-name: verdict, tables, inputs, names, conditions, files; and report --against."""
+"""diff --by-name: verdict, tables, inputs, names, conditions, files."""
 
 from __future__ import annotations
 
@@ -247,40 +247,29 @@ def baseline(request: pytest.FixtureRequest, run: Run, traces: tuple[Path, Path]
     path: Path = kept[request.param]
     how: dict[str, list[Any]] = {
         "trace": ["info", traces[0]], "graph": ["save", traces[0], "-o", path],
-        "json": ["report", traces[0], "--json", path], "csv": ["report", traces[0], "--csv", path],
+        "json": ["report", traces[0], "-o", path], "csv": ["report", traces[0], "--csv", path],
     }  # fmt: skip
     assert run(*how[request.param])[0] == 0
     return path
 
 
 def test_every_form_of_a_baseline_tells_the_same(run: Run, traces: tuple[Path, Path], baseline: Path) -> None:
-    code, out, err = run(
-        "report",
-        traces[1],
-        "--against",
-        baseline,
-        "--fail-if",
-        "total_ms:pct > 6",
-        "--fail-if",
-        "op:aten::addmm:ms:diff > 1",
-    )
+    conditions = ("--fail-if", "total_ms:pct > 6", "--fail-if", "op:aten::addmm:ms:diff > 1")
+    code, out, err = run("diff", "--by-name", baseline, traces[1], *conditions)
     assert code == 3
     *notes, verdict = err.splitlines()
     assert verdict == "failed: total_ms:pct is 6.44654, which is > 6"
     assert len(notes) == (baseline.name in ("b.json", "b"))  # saved tables hold no noise
-    change = out.partition(f"\nafter against {baseline.stem}\n")[2].splitlines()
+    change = out.partition(f"after against {baseline.stem}\n")[2].splitlines()
     assert change[0].split() == ["total", "0.159", "->", "0.169", "ms", "+0.010", "+6.4", "%"]
     assert change[4].split() == ["aten::addmm", "0.060", "->", "0.070", "ms", "+0.010", "+17.1", "%"]
-    assert f"ask next: tracelens-graph diff {baseline} {traces[1]} --by-name" in change
-    said = run("diff", "--by-name", baseline, traces[1])[1].splitlines()
-    assert said[1:5] == change[:4]
 
 
 def test_a_comment_tells_the_change(run: Run, traces: tuple[Path, Path], baseline: Path, tmp_path: Path) -> None:
     comment = tmp_path / "c.md"
-    code, out, err = run("report", traces[1], "--against", baseline, "--markdown", comment)
+    code, out, err = run("diff", "--by-name", baseline, traces[1], "-o", comment)
     assert (code, err) == (0, "")
-    assert out == f"wrote {comment}\n"
+    assert out.endswith(f"wrote {comment}\n")
     page = read(comment.read_text())
     assert "after: GPU span 0.159 -> 0.169 ms (+6.4 %)" in page.paragraphs
     (change,) = [rows for rows in page.tables if "baseline ms" in rows[0]]
@@ -290,59 +279,25 @@ def test_a_comment_tells_the_change(run: Run, traces: tuple[Path, Path], baselin
     assert page.links == []
 
 
-def test_files_and_tables_beside_a_baseline(run: Run, traces: tuple[Path, Path], tmp_path: Path) -> None:
-    code, out, _ = run(
-        "report", traces[1], "--against", traces[0], "--csv", tmp_path / "t", "--json", tmp_path / "r.json"
-    )
-    assert code == 0
-    title, total, *_ = out.splitlines()[2:]
-    assert (title, total.split()) == (
-        "after against before",
-        ["total", "0.159", "->", "0.169", "ms", "+0.010", "+6.4", "%"],
-    )
-    assert "after against before" in run("report", traces[1], "--against", traces[0], "--csv", tmp_path / "t")[1]
-    table = ["--table", "gpu_timeline", "--fail-if", "total_ms:pct > 9"]
-    code, out, err = run("report", traces[1], "--against", traces[0], *table)
-    assert (code, err) == (0, "")
-    assert out.startswith("GPU timeline\n")
-    assert "after against before" in run("report", traces[1], "--against", traces[0], "--all")[1]
-
-
 def test_standard_input(run: Run, traces: tuple[Path, Path]) -> None:
     packed = gzip.compress(traces[0].read_bytes())
-    code, out, _ = run("report", traces[1], "--against", "-", input=packed)
+    code, out, _ = run("diff", "--by-name", "-", traces[1], input=packed)
     assert code == 0
     assert "0.159  ->  0.169" in out
     assert "tracelens-graph diff" not in out
-    code, _, err = run("report", "-", "--against", "-", input=packed)
+    code, _, err = run("diff", "--by-name", "-", "-", input=packed)
     assert (code, err) == (2, "error: standard input: a pipe gives one trace, once\n")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        (["T", "T2", "--against", "T"], 2, "--against takes one trace, not 2; diff --by-name takes several runs"),
-        (["T", "--against", "T", "--layout", "tracelens"], 2, "--layout tracelens has no baseline"),
-        (["T", "--against", "T", "--table", "gpu_timeline"], 2, "--against adds nothing to --table"),
-        (["T", "--against", "nowhere.json"], 1, "nowhere.json: "),
-        (["T", "--fail-if", "idle_ms:pct > 2"], 2, "there is no figure 'idle_ms:pct'"),
-        (["T", "--against", "T", "--fail-if", "idel_ms:pct > 2"], 2, "did you mean idle_ms?"),
-        (["T", "--against", "ODD"], 1, "odd.json: no report on a trace, as report -o FILE.json writes it"),
-    ],
-)
-def test_what_does_not_go(
-    run: Run, traces: tuple[Path, Path], tmp_path: Path, arguments: list[str], code: int, words: str
-) -> None:
+def test_a_baseline_that_is_no_report(run: Run, traces: tuple[Path, Path], tmp_path: Path) -> None:
     odd = tmp_path / "odd.json"
     odd.write_text('{"schema_version": 1}')
-    named = {"T": traces[0], "T2": traces[1], "ODD": odd}
-    found, out, err = run("report", *(named.get(one, one) for one in arguments))
-    assert (found, out) == (code, "")
-    assert words in err
+    code, _, err = run("diff", "--by-name", odd, traces[0])
+    assert (code, "odd.json: no report on a trace, as report -o FILE.json writes it" in err) == (1, True)
 
 
 def test_the_baseline_is_never_overwritten(run: Run, traces: tuple[Path, Path], tmp_path: Path) -> None:
     base = tmp_path / "b.json"
-    assert run("report", traces[0], "--json", base)[0] == 0
-    code, _, err = run("report", traces[1], "--against", base, "--json", base, "--force")
+    assert run("report", traces[0], "-o", base)[0] == 0
+    code, _, err = run("diff", "--by-name", base, traces[1], "-o", base, "--force")
     assert (code, err) == (1, f"error: {base}: is what the command reads; name another file\n")

@@ -142,7 +142,7 @@ def test_names_from_a_trace_are_harmless(run: Run, trace_file: Path, tmp_path: P
             event["name"] = HOSTILE
 
     other = changed(tmp_path, "hostile", rename)
-    for options in ([], ["--tree"], ["--points"], ["--point", "1"], ["--points", "-f", "md"], ["--markdown", "-"]):
+    for options in ([], ["--tree"], ["--points"], ["--point", "1"], ["--points", "-f", "md"], ["-f", "md", "-o", "-"]):
         code, out, err = run("diff", trace_file, other, *options)
         assert code == 0, err
         assert "\x1b" not in out
@@ -216,7 +216,7 @@ def test_the_odd_layer_is_found(run: Run, job: list[Path], tmp_path: Path) -> No
 def test_files(run: Run, trace_file: Path, slower: Path, tmp_path: Path) -> None:
     folder, document, page = tmp_path / "tables", tmp_path / "diff.json", tmp_path / "diff.md"
     code, out, err = run(
-        "diff", trace_file, slower, "--csv", folder, "--json", document, "--markdown", page
+        "diff", trace_file, slower, "--csv", folder, "-o", document, "-o", page
     )  # fmt: skip
     assert (code, err) == (0, "")
     assert len(out.splitlines()) == 3
@@ -231,7 +231,7 @@ def test_files(run: Run, trace_file: Path, slower: Path, tmp_path: Path) -> None
     assert "aten::addmm" in text
     mine = tmp_path / "mine.md"
     mine.write_text("mine")
-    code, _, err = run("diff", trace_file, slower, "--markdown", mine)
+    code, _, err = run("diff", trace_file, slower, "-o", mine)
     assert code != 0
     assert mine.read_text() == "mine"
 
@@ -256,7 +256,7 @@ def test_conditions(run: Run, trace_file: Path, slower: Path, condition: str, co
     [
         (["T"], "name at least two traces"),
         (["-", "-"], "standard input: a pipe gives one trace, once"),
-        (["T", "T", "--points", "--json", "-"], "--points goes to standard output as well: name a file"),
+        (["T", "T", "--points", "-f", "json", "-o", "-"], "--points goes to standard output as well: name a file"),
         (["T", "T", "--tree", "--min-percent", "nan"], "nan is no number"),
         (["T", "T", "T", "--tree"], "--tree takes two traces, not 3"),
         (["--within", "T", "--points"], "--points takes two traces, not --within"),
@@ -459,12 +459,12 @@ def test_a_page_names_what_tells_the_paths_apart(run: Run, slower: Path, trace_f
     (tmp_path / "new").mkdir()
     other = slower.rename(tmp_path / "new" / trace_file.name)
     page = tmp_path / "diff.html"
-    assert run("diff", trace_file, other, "--html", page) == (0, f"wrote {page}\n", "")
+    assert run("diff", trace_file, other, "-o", page) == (0, f"wrote {page}\n", "")
     held = read(page.read_text())
     commands = [command for place in held.body["places"] for _, command in place["commands"]]
     first = f"{trace_file.parent.name}/{trace_file.name}"
     assert commands[0] == f"tracelens-graph diff {first} new/{trace_file.name} --point 1"
     assert any(command.startswith(f"tracelens-graph tree new/{trace_file.name} --uid ") for command in commands)
     assert str(tmp_path) not in json.dumps([held.head, held.body])
-    code, _, err = run("diff", trace_file, other, trace_file, "--html", tmp_path / "other.html")
+    code, _, err = run("diff", trace_file, other, trace_file, "-o", tmp_path / "other.html")
     assert (code, "no html: an answer on several traces is written as csv" in err) == (2, True)

@@ -62,7 +62,7 @@ def test_closed_streams(job: Path, tmp_path: Path, command: str) -> None:
     ("command", "written"),
     [
         ("report {trace} --no-models --csv {out}", "gpu_timeline.csv"),
-        ("report {trace} --no-models --json {out}", ""),
+        ("report {trace} --no-models -f json -o {out}", ""),
         ("diff --by-name {trace} {trace} --names a,b --csv {out}", "gpu_timeline.csv"),
         ("save {trace} -o {out}", ""),
         ("export {trace} -f csv -o {out}", "nodes.csv"),

@@ -55,7 +55,7 @@ def test_tables_of_the_report(run: Run, alone: Path, tmp_path: Path) -> None:
     code, out, _ = run("report", alone, "--table", "calls_by_op", "--format", "csv")
     assert code == 0
     assert out.splitlines()[1].startswith("aten::copy_,Memory Ops,254,")
-    code, out, _ = run("report", alone, "--csv", tmp_path / "tables", "--json", tmp_path / "r.json")
+    code, out, _ = run("report", alone, "--csv", tmp_path / "tables", "-o", tmp_path / "r.json")
     assert code == 0
     assert sorted(file.name for file in (tmp_path / "tables").glob("*.csv")) == [
         "calls_by_arguments.csv", "calls_by_category.csv", "calls_by_op.csv",

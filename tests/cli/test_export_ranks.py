@@ -1,4 +1,4 @@
-"""export --perfetto of the ranks of a job: one of them, or all in one file, with waits in collectives."""
+"""export of the ranks of a job: one of them, or all in one file, with waits in collectives."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def spent(slices: list[Json]) -> Counter[str]:
 
 def test_all_ranks_side_by_side(run: Run, folder: Path, traces: TraceSet, tmp_path: Path) -> None:
     out = tmp_path / "all.json"
-    code, said, err = run("export", folder, "--perfetto", out)
+    code, said, err = run("export", folder, "-o", out)
     assert code == 0
     assert f"entries of {RANKS} ranks on one clock, with tracks of each and of the job" in said
     assert "clocks of" in err
@@ -113,7 +113,7 @@ def test_all_ranks_side_by_side(run: Run, folder: Path, traces: TraceSet, tmp_pa
 
 def test_all_ranks_loaded_again(run: Run, folder: Path, traces: TraceSet, tmp_path: Path) -> None:
     out = tmp_path / "all.json.gz"
-    assert run("export", folder, "--perfetto", out)[0] == 0
+    assert run("export", folder, "-o", out)[0] == 0
     again = load_core(out)
     c, gpu = again.columns, again.gpu_rows
     assert len(gpu) == sum(len(one.core.gpu_rows) for one in traces)
@@ -130,7 +130,7 @@ def test_one_rank_with_what_the_others_tell(
     run: Run, folder: Path, traces: TraceSet, tmp_path: Path, rank: int
 ) -> None:
     out = tmp_path / "one.json"
-    code, said, _ = run("export", folder, "--perfetto", out, "--rank", rank)
+    code, said, _ = run("export", folder, "-o", out, "--rank", rank)
     assert code == 0
     assert f"entries of rank {rank}, " in said
     before, after = traces[rank].core, load_core(out)
@@ -151,7 +151,7 @@ def test_one_rank_with_what_the_others_tell(
 
 def test_a_lone_trace_stays_as_it_is(run: Run, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "lone.json"
-    code, _, err = run("export", folder / "rank1.json.gz", "--perfetto", out)
+    code, _, err = run("export", folder / "rank1.json.gz", "-o", out)
     assert code == 0
     assert err == (
         "waits in collectives need the traces of the other ranks: name their folder, with --rank for one of them\n"
@@ -164,13 +164,13 @@ def test_a_lone_trace_stays_as_it_is(run: Run, folder: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
-        (["--folded", "x"], 2, "is a folder, and this command takes one trace"),
+        (["-o", "x.folded"], 2, "is a folder, and this command takes one trace"),
         (
-            ["--folded", "x", "--perfetto", "y.json"],
+            ["-o", "x.folded", "-o", "y.json"],
             2,
             "perfetto alone takes several traces; the others take one, not 3",
         ),
-        (["--perfetto", "y.json", "--rank", "9"], 1, "there is no rank 9 among 0 (rank0), 1 (rank1), 2 (rank2)"),
+        (["-o", "y.json", "--rank", "9"], 1, "there is no rank 9 among 0 (rank0), 1 (rank1), 2 (rank2)"),
     ],
 )
 def test_what_does_not_go(
@@ -184,14 +184,14 @@ def test_what_does_not_go(
 
 
 def test_a_rank_needs_others(run: Run, folder: Path, tmp_path: Path) -> None:
-    code, _, err = run("export", folder / "rank1.json.gz", "--perfetto", tmp_path / "x.json", "--rank", 1)
+    code, _, err = run("export", folder / "rank1.json.gz", "-o", tmp_path / "x.json", "--rank", 1)
     assert code == 2
     assert "--rank takes the traces of all ranks" in err
 
 
 def test_ranks_without_a_gpu(run: Run, tmp_path: Path) -> None:
     folder, out = Path(__file__).parents[2] / "examples/traces/gloo-4-ranks", tmp_path / "all.json"
-    assert run("export", folder, "--perfetto", out)[0] == 0
+    assert run("export", folder, "-o", out)[0] == 0
     found = lanes(events_of(out))
     assert {track.partition(",")[0] for _, track in found} == {"collectives"}
     assert any(one["name"].startswith("waiting for rank ") for slices in found.values() for one in slices)

@@ -37,7 +37,7 @@ def test_the_report_takes_extensions(run: Run, file: Path, tmp_path: Path) -> No
     assert (code, "there is no table 'stepps'" in err) == (1, True)
     code, _, err = run("report", file, *both[:2], "--table", "longest_kernel")
     assert (code, "did you mean" in err) == (2, True)
-    code, out, _ = run("report", file, *both, "--json", tmp_path / "report.json")
+    code, out, _ = run("report", file, *both, "-o", tmp_path / "report.json")
     options = json.loads((tmp_path / "report.json").read_text())["options"]
     assert options["extension"] == f"{EXAMPLES / 'my_ext.py'}, {EXAMPLES / 'hooks.py'}"
 

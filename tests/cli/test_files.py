@@ -30,7 +30,7 @@ def test_exported_nodes_are_those_of_the_trace(run: Run, trace_file: Path, tmp_p
 
 def test_names_of_files_are_harmless(run: Run, trace_file: Path, tmp_path: Path) -> None:
     odd = tmp_path / "evil\x1b[31m"
-    outputs = [part for kind in ("csv", "xlsx", "json", "markdown") for part in (f"--{kind}", f"{odd}.{kind}")]
+    outputs = ["--csv", f"{odd}.csv", *(f"-o{odd}.{kind}" for kind in ("xlsx", "json", "markdown"))]
     said = [
         run("report", trace_file, *outputs),
         run("diff", "--by-name", trace_file, trace_file, "--csv", f"{odd}-compared"),
@@ -47,8 +47,8 @@ def test_names_of_files_are_harmless(run: Run, trace_file: Path, tmp_path: Path)
 
 
 def test_several_exports_at_once_are_told_each(run: Run, trace_file: Path, tmp_path: Path) -> None:
-    places = [tmp_path / name for name in ("x.graphml", "x.folded", "x.json.gz")]
-    code, out, err = run("export", trace_file, "-o", places[0], "--folded", places[1], "--speedscope", places[2])
+    places = [tmp_path / name for name in ("x.graphml", "x.folded", "x.speedscope.json.gz")]
+    code, out, err = run("export", trace_file, "-o", places[0], "-o", places[1], "-o", places[2])
     assert (code, err) == (0, "")
     said = [line for line in out.splitlines() if line.startswith("wrote ")]
     assert [re.split(": |, ", line.removeprefix("wrote "))[0] for line in said] == [str(place) for place in places]
@@ -57,7 +57,7 @@ def test_several_exports_at_once_are_told_each(run: Run, trace_file: Path, tmp_p
 
 
 def test_standard_output_gets_nothing_but_the_export(run: Run, trace_file: Path, tmp_path: Path) -> None:
-    code, out, err = run("export", trace_file, "--folded", "-", "--speedscope", tmp_path / "x.json")
+    code, out, err = run("export", trace_file, "-f", "folded", "-o", "-", "-o", tmp_path / "x.folded")
     assert (code, err) == (0, "")
     assert sum(int(line.rsplit(" ", 1)[1]) for line in out.splitlines()) == 100_250
-    assert (tmp_path / "x.json").stat().st_size
+    assert (tmp_path / "x.folded").stat().st_size

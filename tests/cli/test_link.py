@@ -21,7 +21,7 @@ def _written(folder: Path, made: Any) -> list[str]:
     et, trace = folder / "et.json", folder / "kineto.json"
     et.write_text(json.dumps(made.execution_trace()))
     trace.write_text(json.dumps(made.kineto()))
-    return ["link", "--et", str(et), "--trace", str(trace)]
+    return ["link", "--et", str(et), str(trace)]
 
 
 @pytest.fixture(scope="module")
@@ -90,11 +90,14 @@ def test_tables_for_programs(run: Run, many: list[str]) -> None:
 
 
 def test_files(run: Run, many: list[str], tmp_path: Path) -> None:
-    files = ["--json", tmp_path / "l.json", "--csv", tmp_path / "csv", "--markdown", tmp_path / "l.md"]
-    code, out, err = run(*many, *files, "--chakra", tmp_path / "chakra.json")
-    assert code == 0
-    assert err == "note: GPU events that lead to no op and are left out: 2\n"
-    assert len(out.splitlines()) == 4
+    files = ["-o", tmp_path / "l.json", "--csv", tmp_path / "csv", "-o", tmp_path / "l.md"]
+    code, out, err = run(*many, *files)
+    assert (code, err) == (0, "")
+    assert len(out.splitlines()) == 3
+    chakra = ["-f", "chakra", "-o", tmp_path / "chakra.json"]
+    code, out, err = run(*many, *chakra)
+    assert (code, err) == (0, "note: GPU events that lead to no op and are left out: 2\n")
+    assert len(out.splitlines()) == 1
     document = json.loads((tmp_path / "l.json").read_text())
     assert document["tables"].keys() == {"link_counts", "link_ways", "link_ops"}
     assert document["ops"][0]["tracing"]["events"]["kernel"][0]["name"] == "backward"
@@ -103,8 +106,8 @@ def test_files(run: Run, many: list[str], tmp_path: Path) -> None:
     assert "**5 of 6 nodes link; 4 of 4 ops with GPU work round-trip (100 %)**" in page
     assert len(json.loads((tmp_path / "chakra.json").read_text())["nodes"]) == 9 + 8
     # what the tool wrote it replaces, and nothing else
-    assert run(*many, *files, "--chakra", tmp_path / "chakra.json")[0] == 0
-    code, _, err = run(*many, "--chakra", many[2], "--force")
+    assert run(*many, *files)[0] == run(*many, *chakra)[0] == 0
+    code, _, err = run(*many, "-f", "chakra", "-o", many[2], "--force")
     assert code not in (0, 3)
     assert json.loads(Path(many[2]).read_text()) == many_launches.execution_trace()
 
@@ -120,17 +123,17 @@ def test_conditions(run: Run, many: list[str]) -> None:
 
 def test_what_does_not_go_together(run: Run, mm: list[str], tmp_path: Path) -> None:
     assert "--op goes with the screen" in run(*mm, "--op", "5", "--table", "link_ops")[2]
-    assert "--op goes with the screen" in run(*mm, "--op", "5", "--chakra", tmp_path / "c.json")[2]
+    assert "--op goes with the screen" in run(*mm, "--op", "5", "-f", "chakra", "-o", tmp_path / "c.json")[2]
     assert "did you mean link_ops?" in run(*mm, "--table", "link_op")[2]
-    both = run("link", "--et", mm[4], "--trace", mm[4])
+    both = run("link", "--et", mm[3], mm[3])
     assert both[0] != 0
     assert "execution trace" in both[2]
-    both = run("link", "--et", mm[2], "--trace", mm[2])
+    both = run("link", "--et", mm[2], mm[2])
     assert "is a PyTorch execution trace" in both[2]
 
 
 def test_two_programs_are_refused(run: Run, mm: list[str], many: list[str]) -> None:
-    code, out, err = run("link", "--et", mm[2], "--trace", many[4])
+    code, out, err = run("link", "--et", mm[2], many[3])
     assert (code != 0, out) == (True, "")
     assert "% of the names are equal" in err
 
@@ -146,12 +149,12 @@ def test_hostile_names_stay_text(run: Run, tmp_path: Path) -> None:
     execution["nodes"][4]["name"] += HOSTILE
     (tmp_path / "et.json").write_text(json.dumps(execution))
     (tmp_path / "k.json").write_text(json.dumps(trace))
-    command = ["link", "--et", tmp_path / "et.json", "--trace", tmp_path / "k.json"]
+    command = ["link", "--et", tmp_path / "et.json", tmp_path / "k.json"]
     code, out, err = run(*command)
     assert (code, err) == (0, "")
     assert "\x1b" not in out
     assert "evil\\x1b[31m" in out
-    code, page, _ = run(*command, "--markdown", "-")
+    code, page, _ = run(*command, "-f", "md", "-o", "-")
     assert code == 0
     assert "\x1b" not in page
     outside_of_code = re.sub(r"````text\n.*?\n````|`` .*? ``", "", page, flags=re.DOTALL)

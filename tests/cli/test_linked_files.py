@@ -29,7 +29,7 @@ Commands = dict[str, list[str]]
 def commands(trace: Any, et: Any) -> Commands:
     """Each command that links two files, by its name."""
     return {
-        "link": ["link", "--trace", str(trace), "--et", str(et)],
+        "link": ["link", str(trace), "--et", str(et)],
         "report": ["report", str(trace), "--et", str(et)],
         "tensor": ["tensor", str(trace), "--et", str(et), "t7"],
         "ask": ["ask", "copy_chains", str(trace), "--et", str(et)],
@@ -172,7 +172,7 @@ def test_an_execution_trace_alone_is_saved(run: Run, tmp_path: Path) -> None:
     assert out.endswith(": 245 nodes\n")
     for command in (("tree",), ("report", "--table", "calls_by_op"), ("ask", "tensor_makers")):
         assert run(*command, saved)[:2] == run(*command, EXECUTION)[:2]
-    code, out, _ = run("link", "--trace", TRACE, "--et", saved)
+    code, out, _ = run("link", TRACE, "--et", saved)
     assert (code, out.splitlines()[0]) == (0, "245 of 245 nodes link; the trace has no GPU work")
     assert f"tracelens-graph report KINETO --et {saved}" in run("report", saved)[1]
 
@@ -206,7 +206,7 @@ def test_damage_is_told_of_a_saved_link_too(run: Run, cut: Path, tmp_path: Path)
     "timeline ET", "modules ET", "attribution ET", "export ET -o x.csv", "ask gpu_timeline ET",
     "ask bytes_alive ET -p points=3", "cut ET -o x.json --from 1ms --to 2ms", "tree ET --from 1ms",
     "report --table gpu_timeline ET", "ET --table gpu_timeline", "report ET --fail-if 'idle_percent < 0'",
-    "report ET --markdown x.md", "report TRACE --compare-with ET", "tree --from 1ms ./ET", "diff --by-name ET ET",
+    "report ET -o x.md", "report TRACE --compare-with ET", "tree --from 1ms ./ET", "diff --by-name ET ET",
 ])  # fmt: skip
 def test_advice_fits_the_command_and_runs(run: Run, given: str, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)

@@ -90,10 +90,7 @@ def test_outputs_are_called_alike() -> None:
     assert {get_args(annotation)[1].metavar for annotation in found["--csv"].values()} == {"DIR"}
 
 
-def test_what_was_an_option_is_one_still() -> None:
-    older = {"--json", "--markdown", "--html", "--xlsx", "--chakra", "--folded", "--speedscope", "--perfetto",
-             "--trace"}  # fmt: skip
-    assert older <= set(flags(hidden=True))
+def test_what_the_program_takes_anywhere_no_command_has_of_its_own() -> None:
     assert not {"--cache", "--force", "--debug", "--uri"} & {*flags(), *flags(hidden=True)}, "these stand anywhere"
 
 

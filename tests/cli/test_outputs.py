@@ -242,27 +242,6 @@ def test_the_longest_ending_says_the_format(run: Run, trace: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("words", "option", "name"),
-    [
-        ("report TRACE", "--json", "r.json"), ("report TRACE", "--markdown", "r.md"),
-        ("report TRACE", "--html", "r.html"),
-        ("diff TRACE TRACE", "--json", "d.json"), ("ranks TRACE OTHER", "--markdown", "r.md"),
-        ("link --trace TRACE --et ET", "--chakra", "c.json"), ("export TRACE", "--folded", "s.folded"),
-        ("export TRACE", "--speedscope", "s.json"), ("export TRACE", "--perfetto", "p.json"),
-    ],
-)  # fmt: skip
-def test_options_of_earlier_versions_write_the_same(
-    ask: Callable[..., tuple[int, str, str]], tmp_path: Path, words: str, option: str, name: str
-) -> None:
-    older, newer = tmp_path / name, tmp_path / "newer" / name
-    newer.parent.mkdir()
-    assert ask(Output(f"{words} {option} PLACE", name), older)[0] == 0
-    form = {"--markdown": "md"}.get(option, option.removeprefix("--"))
-    assert ask(Output(f"{words} -f {form} -o PLACE", name), newer)[0] == 0
-    assert older.read_bytes() == newer.read_bytes()
-
-
-@pytest.mark.parametrize(
     ("names", "says"),
     [
         (["r.foo"], "r.foo: its name says no format; name a file .html, .md, .json, .xlsx, .csv"),
@@ -424,8 +403,8 @@ def test_ranks_write_into_folders_of_their_own_and_are_protected(run: Run, tmp_p
 
 
 def test_two_outputs_of_one_command_are_two_files(run: Run, trace: Path, tmp_path: Path) -> None:
-    code, _, err = run("report", trace, "--json", tmp_path / "x", "--markdown", tmp_path / ".." / tmp_path.name / "x")
-    assert (code, err) == (2, f"error: --json and --markdown: {tmp_path}/../{tmp_path.name}/x is named twice\n")
+    code, _, err = run("report", trace, "-o", tmp_path / "x.md", "-o", tmp_path / ".." / tmp_path.name / "x.md")
+    assert (code, err) == (2, f"error: --output: {tmp_path}/../{tmp_path.name}/x.md is named twice\n")
 
 
 # --- streams, devices, interrupts ------------------------------------------------------------------------------------
@@ -506,7 +485,7 @@ def test_a_suffix_tells_nothing(run: Run, trace: Path, tmp_path: Path) -> None:
         other = Path(shutil.copy(trace, tmp_path / name))
         before = other.read_bytes()
         assert run("save", trace, "-o", other)[0] in (1, 2)
-        assert run("report", trace, "--markdown", other)[0] in (1, 2)
+        assert run("report", trace, "-o", other)[0] in (1, 2)
         assert other.read_bytes() == before
 
 
@@ -524,9 +503,9 @@ def test_standard_input_is_an_input(trace_file: Path, tmp_path: Path) -> None:
 
 def test_no_output_lies_in_the_folder_of_another(run: Run, trace_file: Path, tmp_path: Path) -> None:
     folder = tmp_path / "tables"
-    code, _, err = run("report", trace_file, "--csv", folder, "--json", folder / "kernel_summary.json")
+    code, _, err = run("report", trace_file, "--csv", folder, "-o", folder / "kernel_summary.json")
     assert code == 2
-    assert "--json names a file in the folder that --csv writes to" in err
+    assert "--output names a file in the folder that --csv writes to" in err
     assert not folder.exists()
 
 
@@ -542,9 +521,11 @@ def test_no_output_lies_in_the_folder_of_another(run: Run, trace_file: Path, tmp
         ("save TRACE -o .", ".: is a folder; name a file"),
         ("export TRACE -o nowhere/x.csv", "nowhere/x.csv: cannot be written: there is no folder nowhere"),
         ("export TRACE", "say what to write: -o FILE, whose suffix says the format, or -f FORMAT"),
-        ("export TRACE -f csv --folded x", "-f csv and --folded: give one of them"),
-        ("export TRACE --folded x.json", "--folded: x.json: .json stands for JSON, and this is folded stacks; name a"),
-        ("export TRACE --speedscope x --folded x", "--folded and --speedscope: x is named twice"),
+        (
+            "export TRACE -f folded -o x.png",
+            "--output: x.png: .png stands for a picture, and this is folded stacks; name",
+        ),
+        ("export TRACE -o x.folded -o x.folded", "--output: x.folded is named twice"),
         ("export TRACE -f csv -o -", "-: is standard output, which takes one file; csv is two: name a folder"),
         ("report TRACE --csv -", "--csv: - is standard output, which takes one file; name a folder for several"),
         ("db export - TRACE", "DIR: - is standard output"),
@@ -558,7 +539,10 @@ def test_no_output_lies_in_the_folder_of_another(run: Run, trace_file: Path, tmp
         ),
         ("report TRACE --table ops_summary --csv x", "--csv writes all tables, not a table"),
         ("report TRACE --csv file", "file: is a file; name a folder"),
-        ("report TRACE --json q.png", "--json: q.png: .png stands for a picture, and this is JSON; name a file .json"),
+        (
+            "report TRACE -f json -o q.png",
+            "--output: q.png: .png stands for a picture, and this is JSON; name a file .json",
+        ),
         ("save TRACE -o x.json", "--output: x.json: .json stands for JSON, and this is a saved graph"),
     ],
 )
@@ -578,8 +562,9 @@ def test_a_name_that_cannot_be_meant_is_refused_at_once(
 
 
 def test_names_without_a_known_suffix_are_taken(run: Run, tmp_path: Path, trace: Path) -> None:
-    for option, name in (("--json", "x.txt"), ("--markdown", "notes"), ("--xlsx", "r.1"), ("--csv", "tables.csv")):
-        code, _, err = run("report", trace, "--no-models", option, tmp_path / name)
+    for options in (("-f", "json", "-o", "x.txt"), ("-f", "md", "-o", "notes"), ("-f", "xlsx", "-o", "r.1"),
+                    ("--csv", "tables.csv")):  # fmt: skip
+        code, _, err = run("report", trace, "--no-models", *options[:-1], tmp_path / options[-1])
         assert (code, err) == (0, "")
 
 

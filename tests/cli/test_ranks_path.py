@@ -111,7 +111,7 @@ def test_ranks_that_are_late_together_are_repaired_together(run: Run) -> None:
 def test_the_tables_of_a_path_are_written(run: Run, job: Path, tmp_path: Path) -> None:
     names = ("tables", "path.json", "path.md", "path.xlsx")
     folder, document, page, book = (tmp_path / name for name in names)
-    files = ("--csv", folder, "--json", document, "--markdown", page, "--xlsx", book)
+    files = ("--csv", folder, "-o", document, "-o", page, "-o", book)
     code, out, _ = run("ranks", job, "--path", "--step", "4", *files)
     assert code == 0
     assert "Critical path" not in out
@@ -130,7 +130,7 @@ def test_the_tables_of_a_path_are_written(run: Run, job: Path, tmp_path: Path) -
 def test_what_a_change_gains_is_written(run: Run, job: Path, tmp_path: Path) -> None:
     document, page, folder = tmp_path / "w.json", tmp_path / "w.md", tmp_path / "w"
     changes = ("--what-if", "repair=1", "--what-if", "collectives=2")
-    code, out, _ = run("ranks", job, *changes, "--json", document, "--markdown", page, "--csv", folder)
+    code, out, _ = run("ranks", job, *changes, "-o", document, "-o", page, "--csv", folder)
     assert code == 0
     assert "takes" not in out
     found = json.loads(document.read_text())

@@ -59,8 +59,8 @@ def test_for_people(run: Run, trace_file: Path) -> None:
 def test_files(run: Run, trace_file: Path, tmp_path: Path) -> None:
     out = tmp_path / "made" / "tables"
     code, text, _ = run(
-        "report", trace_file, "--csv", out, "--json", tmp_path / "r.json", "--markdown", tmp_path / "r.md",
-        "--xlsx", tmp_path / "r.xlsx", "--short-kernels", "40", "--add", "call-stack", "--recompute",
+        "report", trace_file, "--csv", out, "-o", tmp_path / "r.json", "-o", tmp_path / "r.md",
+        "-o", tmp_path / "r.xlsx", "--short-kernels", "40", "--add", "call-stack", "--recompute",
     )  # fmt: skip
     assert code == 0
     short = {"short_kernel_histogram", "short_kernels_summary"}
@@ -81,7 +81,7 @@ def test_files(run: Run, trace_file: Path, tmp_path: Path) -> None:
 
 def test_a_page(run: Run, trace_file: Path, tmp_path: Path) -> None:
     page = tmp_path / "r.html"
-    code, text, err = run("report", trace_file, "--html", page, "--json", tmp_path / "r.json")
+    code, text, err = run("report", trace_file, "-o", page, "-o", tmp_path / "r.json")
     assert (code, err) == (0, "")
     assert f"wrote {page}\n" in text
     found = read(page.read_text())
@@ -94,13 +94,13 @@ def test_a_page(run: Run, trace_file: Path, tmp_path: Path) -> None:
     assert said == [finding["text"] for finding in document["verdict"]]
     assert all("TRACE" not in finding["ask"] for finding in found.head["overview"]["findings"])
     assert str(tmp_path) not in json.dumps([found.head, found.body])
-    code, text, _ = run("report", trace_file, "--step", "5", "--html", "-")
+    code, text, _ = run("report", trace_file, "--step", "5", "-f", "html", "-o", "-")
     assert text.startswith("<!DOCTYPE html>")
     assert read(text).head["overview"]["window"] == "step 5"
 
 
 def test_a_page_of_several_traces_is_refused(run: Run, job: Path, tmp_path: Path) -> None:
-    code, _, err = run("report", job, "--html", tmp_path / "r.html")
+    code, _, err = run("report", job, "-o", tmp_path / "r.html")
     assert (code, "html takes one trace, not " in err) == (2, True)
 
 
@@ -308,8 +308,8 @@ def test_odd_traces(run: Run, tmp_path: Path, events: list[dict[str, Any]]) -> N
     added = ("overlap", "first-occurrence", "call-stack", "by-kernel-count", "by-module")
     every = ["--micro-idle", "5", "--short-kernels", "10", "--recompute", *(f"--add={one}" for one in added)]
     for options in ([], every, ["--linked-only", *every]):
-        code, out, err = run("report", path, "--csv", tmp_path / "o", "--json", tmp_path / "r.json", "--markdown",
-                             tmp_path / "r.md", "--xlsx", tmp_path / "r.xlsx", *options)  # fmt: skip
+        code, out, err = run("report", path, "--csv", tmp_path / "o", "-o", tmp_path / "r.json", "-o",
+                             tmp_path / "r.md", "-o", tmp_path / "r.xlsx", *options)  # fmt: skip
         assert (code, err) == (0, "")
         json.loads((tmp_path / "r.json").read_text())
     if not any(event["cat"] == "kernel" for event in events):

@@ -39,7 +39,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 def test_sheets_of_a_jax_profile(run: Run, xplane: Path, tmp_path: Path) -> None:
     folder, book = tmp_path / "sheets", tmp_path / "sheets.xlsx"
-    code, out, err = run("report", xplane, *LAYOUT, "--csv", folder, "--xlsx", book)
+    code, out, err = run("report", xplane, *LAYOUT, "--csv", folder, "-o", book)
     assert (code, err) == (0, "")
     assert out == f"wrote 9 tables to {folder}\nwrote {book}\n"
     assert names(folder) == OF_JAX
@@ -91,8 +91,8 @@ def test_each_of_several_traces_has_its_sheets(run: Run, trace_file: Path, xplan
     ("more", "said"),
     [
         (["--all"], "goes with --csv, xlsx and --table, not with --all"),
-        (["--json", "x.json"], "no json: --layout tracelens is written as xlsx"),
-        (["--markdown", "x.md"], "no md: --layout tracelens is written as xlsx"),
+        (["-o", "x.json"], "no json: --layout tracelens is written as xlsx"),
+        (["-o", "x.md"], "no md: --layout tracelens is written as xlsx"),
         (["--no-models"], "leave out --no-models"),
     ],
 )

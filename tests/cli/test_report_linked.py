@@ -34,8 +34,8 @@ def test_the_first_screen_says_how(run: Run, job: Path) -> None:
 
 def test_json_says_how(run: Run, job: Path, tmp_path: Path) -> None:
     trace, et = job / "rank0.json.gz", job / "rank0.execution-trace.json"
-    run("report", trace, "--et", et, "--json", tmp_path / "linked.json")
-    run("report", trace, "--json", tmp_path / "alone.json")
+    run("report", trace, "--et", et, "-o", tmp_path / "linked.json")
+    run("report", trace, "-o", tmp_path / "alone.json")
     linked, alone = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("linked", "alone"))
     assert linked["trace"]["linked"].startswith(f"linked with {et.name}: ")
     assert "linked" not in alone["trace"]

@@ -72,9 +72,12 @@ def test_a_damaged_trace_is_said_on_standard_error_only(run: Run, trace_file: Pa
     path = tmp_path / "cut.json"
     text = trace_file.read_bytes()
     path.write_bytes(text[: len(text) // 2])  # GPU events stand behind
-    assert run("report", path)[0] == 1
-    code, out, err = run("modules", path, "-f", "csv")
-    assert code == 0
-    assert out.startswith("path,depth,")
-    assert err.startswith(f"warning: {path}: the end of the file is missing; entries lost: at least 1, bytes lost: ")
-    assert err.count("\n") == 1
+    assert run("report", path)[0] == run("modules", path)[0] == 1
+    assert run("ask", "host_times", path)[0] == 0
+    code, out, err = run("ask", "gpu_timeline", path, "-f", "csv")
+    assert (code, out) == (1, "type,time ms,percent\n")
+    warning, note = err.splitlines()
+    assert warning.startswith(
+        f"warning: {path}: the end of the file is missing; entries lost: at least 1, bytes lost: "
+    )
+    assert note == "the trace has no GPU events"

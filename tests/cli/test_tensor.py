@@ -115,9 +115,9 @@ PAIR = (f"{LINEAGE}.json.gz", "--et", f"{LINEAGE}.execution-trace.json.gz")
 def test_link_and_tensor_name_tensors_alike(run: Run) -> None:
     _, out, _ = run("tensor", *PAIR, "t6#2")
     assert out.startswith("t6#2: float32[24,4], 384 bytes on cpu, ")
-    _, out, _ = run("link", "--trace", PAIR[0], "--et", PAIR[2], "--op", "317")
+    _, out, _ = run("link", PAIR[0], "--et", PAIR[2], "--op", "317")
     assert "t6#2: float32[24,4], 384 bytes on cpu, storage s319" in " ".join(out.split())
-    _, out, _ = run("link", "--trace", PAIR[0], "--et", PAIR[2], "--op", "317", "--json", "-")
+    _, out, _ = run("link", PAIR[0], "--et", PAIR[2], "--op", "317", "-f", "json", "-o", "-")
     (output,) = json.loads(out)["ops"][0]["metadata"]["outputs"]
     assert (output["name"], output["form"], output["storage"]) == ("t6#2", "float32[24,4]", "s319")
     assert (output["tensor_id"], output["storage_id"], output["dtype"]) == (6, 319, "float")

@@ -10,7 +10,8 @@ import pytest
 from handmade import Run, small_trace
 
 from corpus import CORPUS, loaded, needs_corpus
-from tracelens_graph.analyses.diagnosis.verdict import steps_alone, verdict
+from tracelens_graph.analyses.diagnosis.outside_steps import steps_alone
+from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.graph.window import narrow, whole_window
 from tracelens_graph.simulate import simulate, write
 from tracelens_graph.utils.texts import width_of

@@ -89,11 +89,11 @@ PLANTED: Mapping[str, Planted] = {
     ),
     "kernels_move": Planted(
         Job(steps=8, seed=312, causes=(Cause("slower_kernels", tuple(range(8)), factor=1.4, moves=True),)),
-        tuple(range(8)), ("slower kernels", "in turn"),
+        tuple(range(8)), ("all kernels 1.4", "in turn"),
     ),
     "work_moves": Planted(
         Job(steps=8, seed=313, causes=(Cause("more_gpu_work", tuple(range(8)), us=1500, moves=True),)),
-        tuple(range(8)), ("radix_sort", "in turn"),
+        tuple(range(8)), ("more gpu work (radix_sort", "in turn"),
     ),
     "loader_moves": Planted(
         Job(steps=8, causes=(_host("data_loader", 1, 4, 6, moves=True),)), (1, 4, 6), ("data loader",)
@@ -101,6 +101,9 @@ PLANTED: Mapping[str, Planted] = {
     "inputs_move": Planted(
         Job(ranks=4, tensor=2, steps=6, seed=543, causes=(Cause("other_inputs", (0, 3), factor=1.5, moves=True),)),
         (0, 3), ("other inputs", "in turn"),
+    ),
+    "inputs_of_two": Planted(
+        Job(ranks=6, steps=3, seed=1925, causes=(Cause("other_inputs", (0, 1), factor=1.5),)), (0, 1), ("other inputs",)
     ),
     "one_step_of_few_kernels": Planted(
         Job(ranks=4, layers=3, seed=816, causes=(Cause("slower_kernels", (1,), factor=2.0, steps=(2,)),)), (1,),

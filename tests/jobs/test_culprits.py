@@ -250,6 +250,27 @@ def test_what_ranks_of_a_pipeline_cost_is_what_the_job_takes_less_without(name: 
     assert float(re.findall(r"([\d.]+) ms \(", late[0])[0]) == pytest.approx(truth, rel=0.03), screen
     assert ("once slow links are mended" in late[0]) == bool(links)
     assert (" in steps 4 and 7, by" in late[0]) == ("steps" in more)
+    (factor,) = re.findall(r"all kernels ([\d.]+)x", late[0])  # of the steps that it strikes
+    assert float(factor) == pytest.approx(more["factor"], abs=0.02)
+
+
+def test_late_ranks_of_unlike_steps_have_costs_of_their_own(tmp_path: Path) -> None:
+    slow = Cause("slower_kernels", (2,), factor=1.25), Cause("slower_kernels", (5,), factor=1.4, steps=(1, 4))
+    job = Job(steps=6, seed=581, causes=slow)
+    folder, sound = write(job, tmp_path), _length_ms(replace(job, causes=()))
+    found = re.findall(r"(?m)^late: (.*), by .* a step, ([\d.]+) ms .*all kernels ([\d.]+)x", ranks(folder))
+    assert [who for who, *_ in found] == ["rank 2", "rank 5 in steps 4 and 7"]
+    for (_, by, factor), cause in zip(found, slow, strict=True):
+        assert float(by) == pytest.approx(_length_ms(replace(job, causes=(cause,))) - sound, rel=0.02)
+        assert float(factor) == pytest.approx(cause.factor, abs=0.01)
+
+
+def test_host_time_on_the_last_of_interleaved_stages_costs_what_it_does(tmp_path: Path) -> None:
+    """Its sends end soon: nothing shows whether it waits for them, as the first stage does not."""
+    job = Job(ranks=2, pipeline=2, virtual=2, steps=2, seed=743, causes=(Cause("op", (1,), us=2500),))
+    truth = _length_ms(job) - _length_ms(replace(job, causes=()))
+    (by,) = re.findall(r"(?m)^late: rank 1, by .* a step, ([\d.]+) ms", ranks(write(job, tmp_path)))
+    assert float(by) == pytest.approx(truth, rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -266,9 +287,11 @@ def test_a_rank_of_a_stage_that_is_slow_in_a_step_is_named_there_alone(job: Job,
     truth = _length_ms(job) - _length_ms(replace(job, causes=()))
     (name,), (at,) = cause.ranks, cause.steps
     for more, when in (((), f" in step {at + 3}"), (("--step", at + 3), "")):
-        found = re.findall(r"(?m)^late: (.*), by ([\d.]+) ms \(", ranks(folder, *more))
+        screen = ranks(folder, *more)
+        found = re.findall(r"(?m)^late: (.*), by ([\d.]+) ms \(", screen)
         assert [who for who, _ in found] == [f"rank {name}{when}"]
         assert float(found[0][1]) == pytest.approx(truth, rel=0.05)
+    assert f"saves about {found[0][1]} ms" in screen
     assert "late: " not in ranks(folder, "--step", at + 4)
 
 

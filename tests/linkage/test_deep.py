@@ -40,7 +40,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     return str(folder / "et.json"), str(folder / "trace.json")
 
 
-@pytest.mark.parametrize("words", ["link --et ET --trace TRACE --op 2", "tensor TRACE --et ET t1000000", "tree ET"])
+@pytest.mark.parametrize("words", ["link TRACE --et ET --op 2", "tensor TRACE --et ET t1000000", "tree ET"])
 def test_deep_pairs(words: str, pair: tuple[str, str]) -> None:
     places = dict(zip(("ET", "TRACE"), pair, strict=True))
     result = CliRunner().invoke(app, [places.get(word, word) for word in words.split()])
@@ -49,5 +49,5 @@ def test_deep_pairs(words: str, pair: tuple[str, str]) -> None:
 
 
 def test_all_of_them_link(pair: tuple[str, str]) -> None:
-    result = CliRunner().invoke(app, ["link", "--et", pair[0], "--trace", pair[1]])
+    result = CliRunner().invoke(app, ["link", "--et", pair[0], pair[1]])
     assert result.output.startswith(f"{DEPTH:,} of {DEPTH:,} nodes link")

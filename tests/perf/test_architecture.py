@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from corpus import CHECKOUT, kineto_traces, needs_corpus, trace_id
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.perf.devices import Rate, architecture, by_properties, detect, shipped
+from tracelens_graph.perf.devices import Rate, architecture, by_properties, detect, shipped, taken_for
 from tracelens_graph.perf.roofs import devices, peak_bus_bandwidth
 
 SHIPPED = shipped()
@@ -416,6 +416,13 @@ def test_device_without_name_is_told_by_its_properties(units: int, gib: float, v
     properties = {"vendor": vendor, "numSms": units, "totalGlobalMem": int(gib * GIB)}
     assert [one.key for one in by_properties([properties] * 2)] == keys
     assert by_properties([properties, {**properties, "numSms": 1}]) == []
+    found = detect([properties] * 2)
+    assert (found if isinstance(found, str) else found.key) == (
+        keys[0] if len(keys) == 1
+        else "the trace does not name its device, which by its compute units and memory may be a100-pcie-80gb or"
+        " a100-sxm-80gb" if keys else "the trace does not name its device"
+    )  # fmt: skip
+    assert bool(taken_for([properties])) == (len(keys) == 1)
 
 
 @pytest.mark.parametrize(

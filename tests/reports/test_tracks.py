@@ -35,7 +35,7 @@ def by_title(core: Core) -> dict[str, Track]:
 
 
 def written(core: Core) -> bytes:
-    """The file as `export --perfetto` writes it."""
+    """The file as `export -f perfetto` writes it."""
     found = [*tracks(core.everything), *counters(core.everything)]
     ours = track_entries(core.everything, found, origin_ns(core))
     file = io.BytesIO()

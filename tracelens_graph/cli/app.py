@@ -399,8 +399,7 @@ def options(
         option(
             "--memory",
             metavar="SNAPSHOT",
-            help="Snapshot of CUDA memory of the same run (torch.cuda.memory._dump_snapshot), which answers questions "
-            "on memory.",
+            help="Snapshot of CUDA memory of the same run, as _dump_snapshot writes it, for questions on memory.",
         ),
     ] = None,
     generic: Annotated[

@@ -28,6 +28,7 @@ from tracelens_graph.cli.traces import (
     extension_of,
     load,
     load_set,
+    lost_gpu_work,
     traces_named,
     warn_of_unread_tensors,
 )
@@ -143,7 +144,7 @@ class _Choice:
 
 
 def _of_several(question: Question, of: _Choice) -> tuple[Table, bool, Any, Any]:
-    """The answer, whether all files that look like traces could be read, and what people are shown of it."""
+    """The answer, whether nothing that it needs is lost, such as a file, and what people are shown of it."""
     refuse((of.extensions or of.et, f"--et and --extension go with questions about one trace; {question.name} is not"))
     from tracelens_graph.graph.window import columns_read
 
@@ -172,7 +173,8 @@ def _of_one(question: Question, of: _Choice) -> tuple[Table, bool, Any, Any]:
         warn_of_unread_tensors(w.core)
     call = Call(of.traces[0], of.window, of.extensions)
     to_open = call.to_open if w.core.framework.has_times else no_hints
-    return call.completed(table, w), True, lambda shown: view(shown, w.core), to_open
+    is_complete = len(table) > 0 or not lost_gpu_work(w.core)
+    return call.completed(table, w), is_complete, lambda shown: view(shown, w.core), to_open
 
 
 def _list(top: int | None, outputs: Outputs) -> None:

@@ -1,4 +1,4 @@
-"""Runs compared by the names of rows: `diff --by-name`, and what `report --against` adds to a report."""
+"""Runs compared by the names of rows: `diff --by-name`."""
 
 from __future__ import annotations
 
@@ -52,14 +52,12 @@ class ByName:
         paths: what the user named, of each.
         call: what was asked of the traces.
         top: how many rows are asked for.
-        remarks: notes on runs that options do not change.
     """
 
     runs: Mapping[str, Run]
     paths: Sequence[str]
     call: Call
     top: int | None = None
-    remarks: Sequence[str] = ()
 
     @cached_property
     def _key_names(self) -> tuple[str, ...]:
@@ -109,22 +107,13 @@ class ByName:
             for tag in self._lacked[name]:
                 lacking.setdefault(tag, []).append(name)
         texts = [f"{tag} has no {', '.join(names)}, which are not compared" for tag, names in lacking.items()]
-        return [*self.remarks, *texts, *notes_on_steps(self.runs)]
+        return [*texts, *notes_on_steps(self.runs)]
 
     def verdict(self, width: int) -> Iterator[str]:
         """How each run differs from the first, in lines."""
         from tracelens_graph.reports.comparison import verdict
 
         return verdict(self.key_tables, list(self.runs), width)
-
-    def below_a_report(self, width: int) -> str:
-        """What changed, below the report of the last run."""
-        from tracelens_graph.utils.texts import printable, wrapped
-
-        notes = (line for note in self.notes for line in wrapped(printable(note), width, "  "))
-        again = self._command()
-        lines = ["", *self.verdict(width), *notes, *([f"ask next: {again}"] if again else [])]
-        return "".join(f"{line}\n" for line in lines)
 
     def screen(self) -> Iterator[str]:
         """What changed, the tables that say most, and what to ask next."""
@@ -173,11 +162,11 @@ class ByName:
         call, paths = (self.call.without_folders(), without_folders(self.paths)) if shared else (self.call, self.paths)
         return call.complete(f"tracelens-graph diff {shlex.join(paths)}{options}")
 
-    def comment(self, rows: int | None = None) -> str:
+    def comment(self) -> str:
         """What changed, for a pull request."""
         from tracelens_graph.reports.comment import change_comment
 
-        rows = rows if rows is not None else _ROWS_FOR_PEOPLE if self.top is None else self.top
+        rows = _ROWS_FOR_PEOPLE if self.top is None else self.top
         return change_comment(list(self.runs), self.key_tables, self.notes, self._command(shared=True), rows)
 
     def json(self) -> str:
@@ -289,20 +278,6 @@ def tables_of_run(tag: str, run: str, window: WindowChoice, options: ReportOptio
     from tracelens_graph.analyses.report.report_tables import report_tables
 
     return report_tables(window.of(load(run), options.extension), options), []
-
-
-def against(baseline: str, call: Call, tables: Run, options: ReportOptions) -> ByName:
-    """The run of a report, and the one that a user names as its baseline.
-
-    Args:
-        baseline: what was named.
-        call: what was asked of the trace of the report.
-        tables: those of the report.
-        options: those of the report.
-    """
-    first, now = names_of([baseline, call.trace])
-    found, notes = tables_of_run(first, baseline, call.window, options)
-    return ByName({first: found, now: tables}, [baseline, call.trace], call, remarks=notes)
 
 
 def _runs_named(arguments: Sequence[str]) -> list[str]:

@@ -66,10 +66,7 @@ def cut(
     between = from_ is not None or to is not None
     named = [uid is not None, step is not None, iteration is not None, collective is not None, between]
     refuse(
-        (
-            sum(named) != 1,
-            "say what to cut out: one of --uid, --step, --iteration, --collective, or --from and --to",
-        ),
+        (sum(named) != 1, "say what to cut out: one of --uid, --step, --iteration, --collective, or --from and --to"),
         (between and around is not None, "--around goes with --uid, --step, --iteration or --collective"),
         (collective is None and len(traces) > 1, "name one trace; several are for --collective"),
     )

@@ -86,7 +86,7 @@ def diff(
         ),
     ] = None,
     top: Top = None,
-    outputs: Annotated[Outputs, Writes("json", "md", "html", "xlsx", "csv", folder=True, old=("json", "md", "html"))],
+    outputs: Annotated[Outputs, Writes("json", "md", "html", "xlsx", "csv", folder=True)],
     layout: LayoutOption = Layout.own,
     fail_if: FailIf = None,
     noise: NoiseOption = Noise.on,

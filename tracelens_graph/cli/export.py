@@ -74,7 +74,7 @@ def save_graphs(core: Core, outputs: Outputs) -> None:
 def export(
     traces: Traces,
     *,
-    outputs: Annotated[Outputs, Writes(*_GRAPHS, *_GPU_TIME, screen="", old=_GPU_TIME)],
+    outputs: Annotated[Outputs, Writes(*_GRAPHS, *_GPU_TIME, screen="")],
     rank: Annotated[
         str | None,
         option(metavar="N", help="Only this rank of several traces, with what the others show of its waits."),

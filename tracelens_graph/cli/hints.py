@@ -29,17 +29,7 @@ _REAL_PERCENT = 10
 """Share of the GPU time from which on it is worth calling operations again."""
 
 
-_OF_WINDOWS = {
-    "diff",
-    "explain",
-    "modules",
-    "ranks",
-    "replay",
-    "report",
-    "roofline",
-    "tree",
-    "ask",
-}
+_OF_WINDOWS = {"diff", "explain", "modules", "ranks", "replay", "report", "roofline", "tree", "ask"}
 COMMANDS_WITH = {
     "--annotation": _OF_WINDOWS,
     "--extension": _OF_WINDOWS - {"ranks"},

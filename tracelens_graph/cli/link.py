@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
-import typer
-
 from tracelens_graph.cli import gate
 from tracelens_graph.cli.options import FailIf, TableName, Top, argument, check_name, option, refuse
 from tracelens_graph.cli.outputs import Forms, Outputs, Writes, streamed
@@ -28,12 +26,9 @@ _WITH_OPS = {"", "json", "md"}
 
 
 def link(
-    traces: Annotated[
-        list[str] | None, argument(metavar="KINETO", help="The profiler's trace of the same run.")
-    ] = None,
+    trace: Annotated[str, argument(metavar="KINETO", help="The profiler's trace of the same run.")],
     *,
     et: Annotated[str, option("--et", metavar="ET", help="Execution trace of the run.")],
-    trace: Annotated[str | None, typer.Option("--trace", metavar="KINETO", hidden=True)] = None,
     op: Annotated[
         list[str] | None,
         option(
@@ -44,9 +39,7 @@ def link(
     ] = None,
     table: TableName = None,
     top: Top = None,
-    outputs: Annotated[
-        Outputs, Writes("json", "md", "csv", "xlsx", "chakra", folder=True, old=("json", "md", "chakra"))
-    ],
+    outputs: Annotated[Outputs, Writes("json", "md", "csv", "xlsx", "chakra", folder=True)],
     fail_if: FailIf = None,
 ) -> None:
     """Follow ops of an execution trace to their kernels in the profiler's trace, and back.
@@ -63,14 +56,12 @@ def link(
     Example: tracelens-graph link trace.json.gz --et execution-trace.json -f chakra -o linked.json
     """
     conditions = gate.parse(fail_if or [], of=gate.figures_of_link())
-    kineto = [*(traces or ()), *([trace] if trace else ())]
-    refuse((len(kineto) != 1, f"name one trace of the profiler, not {len(kineto)}"))
     if table is not None:
         check_name("--table", table, TABLES)
         outputs.check(TABLE, "a table", has_folder=False)
     shows_ops = table is None and (outputs.to_screen or not _WITH_OPS.isdisjoint(outputs.formats))
     refuse((op and not shows_ops, "--op goes with the screen, json and md"))
-    linked = _Linked(_joined(et, kineto[0]), op or [], top)
+    linked = _Linked(_joined(et, trace), op or [], top)
     if shows_ops:
         warn_of_unread_tensors(linked.validation.core)
     if table is not None:

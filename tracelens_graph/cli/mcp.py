@@ -222,11 +222,7 @@ def server_of(within: Traces, scratch: Path) -> MCPServer:
         return await run(["info"], [trace]) if trace else [bounded(within.listed().encode(), LONGEST)]
 
     async def report(
-        traces: list[str],
-        arch: str = "",
-        explain: str = "",
-        part: Part | None = None,
-        format: Form = "table",
+        traces: list[str], arch: str = "", explain: str = "", part: Part | None = None, format: Form = "table"
     ) -> list[str]:
         """Where the GPU's time went, why it was idle, and what to try: one screen, findings with uids as evidence.
 

@@ -59,9 +59,6 @@ _OTHERS = {".pdf": "a PDF document", ".jpg": "a picture", ".gz": "a packed file"
 
 PICTURES = {"png", "svg"}
 
-_OLD = {"md": "--markdown"}
-"""Formats whose files were named by an option of another name than theirs."""
-
 
 @dataclass(frozen=True)
 class Outputs:
@@ -207,26 +204,23 @@ def size_of(path: Path) -> str:
 
 
 class Writes(Group):
-    """The options `-o`, `-f` and `--csv` of a command, and those of earlier versions, which help does not list.
+    """The options `-o`, `-f` and `--csv` of a command.
 
     Args:
         formats: what it writes, as in `FORMATS`; where one ending stands for several, the first is meant.
         screen: what `-f` calls the screen; empty where there is none.
         folder: whether `--csv` writes all tables to a folder.
-        old: formats that had an option of their own.
         needed: whether a file has to be named.
         files: whether files can be named at all.
     """
 
     def __init__(
-        self, *formats: str, screen: str = "table", folder: bool = False, old: Iterable[str] = (),
-        needed: bool = False, files: bool = True,
+        self, *formats: str, screen: str = "table", folder: bool = False, needed: bool = False, files: bool = True
     ) -> None:  # fmt: skip
         self.panel = "Output"
         self.formats = formats
         self._screen = "" if needed else screen
         self._folder = folder
-        self._old = {name: _OLD.get(name, f"--{name}") for name in old}
         self._needed = needed
         self._files = files
 
@@ -246,8 +240,6 @@ class Writes(Group):
         if self._folder:
             about = "Write every table to DIR/NAME.csv."
             found.append(made_option("csv", list[str] | None, None, "--csv", metavar="DIR", help=about))
-        for name, spelled in self._old.items():
-            found.append(made_option(name, str | None, None, spelled, metavar="FILE", hidden=True))
         return found
 
     def value(self, given: dict[str, Any]) -> Outputs:
@@ -258,21 +250,13 @@ class Writes(Group):
         """
         chosen = given.get("format")
         wanted = "" if chosen is None or chosen.value == self._screen else str(chosen.value)
-        named = [
-            ("--output", path, self._format(_checked("--output", path), wanted)) for path in given.get("output") or ()
-        ]
-        for name, option in self._old.items():
-            if (path := given[name]) is not None:
-                if wanted and wanted != name:
-                    raise typer.BadParameter(f"-f {wanted} and {option}: give one of them")
-                _check_ending(option, _checked(option, path), name)
-                named.append((option, path, name))
-        files = tuple((Path(path), name) for _, path, name in named)
+        names = given.get("output") or ()
+        files = tuple((Path(path), self._format(_checked("--output", path), wanted)) for path in names)
         csv, *others = given.get("csv") or (None,)
         if others:
             raise typer.BadParameter(f"--csv {csv} and --csv {others[0]}: give one folder")
         folder = None if csv is None else Path(_checked("--csv", csv, is_folder=True))
-        _check_apart([option for option, *_ in named], [path for path, _ in files], folder)
+        _check_apart([path for path, _ in files], folder)
         found = Outputs(wanted, files, folder)
         if not PICTURES.isdisjoint(found.formats):
             from tracelens_graph.reports.picture import drawing_library
@@ -285,25 +269,25 @@ class Writes(Group):
         ends = [(len(end), name) for name in self.formats for end in FORMATS[name][1:] if path.lower().endswith(end)]
         known = [name for _, name in sorted(ends, key=lambda one: -one[0])]
         if wanted and (wanted in known or not known):
-            _check_ending("--output", path, wanted)
+            _check_ending(path, wanted)
             return wanted
         if wanted or (not known and len(self.formats) > 1):
             what = f"-f says {wanted}" if wanted else "its name says no format"
             usual = ", ".join(dict.fromkeys(FORMATS[name][1] for name in ([wanted] if wanted else self.formats)))
             raise typer.BadParameter(f"{path}: {what}; name a file {usual}", param_hint="--output")
         if not known:
-            _check_ending("--output", path, self.formats[0])
+            _check_ending(path, self.formats[0])
         return known[0] if known else self.formats[0]
 
 
-def _check_ending(option: str, path: str, name: str) -> None:
+def _check_ending(path: str, name: str) -> None:
     """Refuse a name whose ending stands for another format."""
     ending = Path(path).suffix.lower()
     usual, own = FORMATS[name][1], [end for end in FORMATS[name][1:] if path.lower().endswith(end)]
     others = {end: what for what, *ends in reversed([*FORMATS.values()]) for end in ends if end != ".txt"} | _OTHERS
     if not own and ending in others:
         why = f"{ending} stands for {others[ending]}, and this is {FORMATS[name][0]}; name a file {usual}"
-        raise typer.BadParameter(f"{path}: {why}", param_hint=option)
+        raise typer.BadParameter(f"{path}: {why}", param_hint="--output")
 
 
 def _checked(option: str, name: str, is_folder: bool = False) -> str:
@@ -323,17 +307,16 @@ def _checked(option: str, name: str, is_folder: bool = False) -> str:
     return name
 
 
-def _check_apart(options: list[str], files: list[Path], folder: Path | None) -> None:
+def _check_apart(files: list[Path], folder: Path | None) -> None:
     """Refuse files that are one, or that lie in the folder of tables."""
-    seen: dict[str, str] = {}
-    for option, path in zip(options, files, strict=True):
+    seen = set()
+    for path in files:
         place = "-" if is_stdout(path) else os.path.realpath(path)
-        if other := seen.get(place):
-            what = option if other == option else f"{other} and {option}"
-            raise typer.BadParameter(f"{what}: {path} is named twice")
-        seen[place] = option
+        if place in seen:
+            raise typer.BadParameter(f"--output: {path} is named twice")
+        seen.add(place)
         if folder is not None and Path(os.path.realpath(folder)) in Path(place).parents:
-            raise typer.BadParameter(f"{option} names a file in the folder that --csv writes to")
+            raise typer.BadParameter("--output names a file in the folder that --csv writes to")
 
 
 # --- commands --------------------------------------------------------------------------------------------------------

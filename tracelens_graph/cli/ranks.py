@@ -61,16 +61,12 @@ def ranks(
     ] = False,
     table: TableName = None,
     top: Top = None,
-    outputs: Annotated[
-        Outputs,
-        Writes("html", *sorted(PICTURES), "xlsx", "json", "md", "csv", folder=True, old=("json", "md", "html", "xlsx")),
-    ],
+    outputs: Annotated[Outputs, Writes("html", *sorted(PICTURES), "xlsx", "json", "md", "csv", folder=True)],
     layout: LayoutOption = Layout.own,
     lenient: Annotated[
         bool,
         option(
-            "--lenient",
-            help="With --layout tracelens: if ranks disagree on kind or size, the lowest rank decides.",
+            "--lenient", help="With --layout tracelens: if ranks disagree on kind or size, the lowest rank decides."
         ),
     ] = False,
     scheduler: SchedulerAddress = None,

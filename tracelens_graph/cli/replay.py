@@ -83,11 +83,7 @@ def replay(
         TO_FOLDER,
     ] = None,
     full: Annotated[
-        bool,
-        option(
-            "--full",
-            help="With -o: longer programs that check and restore more, with more options.",
-        ),
+        bool, option("--full", help="With -o: longer programs that check and restore more, with more options.")
     ] = False,
     batch: Annotated[
         bool, option("--batch", help="One program that runs them all, and a list of them with counts.")

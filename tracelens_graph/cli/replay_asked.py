@@ -11,7 +11,7 @@ from pathlib import Path
 import typer
 
 from tracelens_graph.cli.hints import Call
-from tracelens_graph.cli.options import as_written
+from tracelens_graph.cli.options import as_written, refuse
 from tracelens_graph.cli.outputs import Outputs
 from tracelens_graph.cli.windows import WindowChoice
 
@@ -19,6 +19,7 @@ ROWS = 10
 """Operations that are taken where nothing else is asked for."""
 _SUFFIXES = (".csv", ".html", ".json", ".md", ".txt", ".xlsx")
 """Ends of names that mean a file to every other command."""
+_FOR_PROGRAMS = ("--full", "--batch", "--collectives", "--kernel-source", "--sweep")
 
 
 @dataclass(frozen=True)
@@ -53,32 +54,27 @@ class Asked:
         Raises:
             typer.BadParameter: there are such.
         """
-        if self.op is not None and self.uid is not None:
-            raise typer.BadParameter("--op and --uid: give one of them")
-        if self.by_roof and (self.op is not None or self.uid is not None):
-            raise typer.BadParameter("--by below-roof chooses operations itself: leave out --op and --uid")
-        if self.table is not None and self.output is not None:
-            raise typer.BadParameter("--table goes without -o")
-        if self.output is not None and self.output.suffix in _SUFFIXES and not self.output.is_dir():
-            raise typer.BadParameter(f"-o {self.output}: names a folder for programs; a table is printed by -f")
-        if self.gemms is not None and (self.output or self.table):
-            raise typer.BadParameter("--gemms prints a script: leave out -o and --table")
-        for option in ("--full", "--batch", "--collectives", "--kernel-source", "--sweep"):
-            if option in self.given and self.output is None:
-                raise typer.BadParameter(f"{option} needs -o DIR")
-        if self.sweep is not None and (self.batch or self.collectives):
-            raise typer.BadParameter("--sweep writes programs of one operation: leave out --batch and --collectives")
-        if self.from_database and (self.et or self.collectives or self.window != WindowChoice()):
-            raise typer.BadParameter(
-                "--from-database: signatures have no place in a trace; leave out --collectives, --et "
-                "and what takes a part of a trace"
-            )
-        if self.from_database and self.uid is not None:
-            raise typer.BadParameter(
-                "--uid goes without --from-database: a signature holds no uid of the trace; name operations with --op"
-            )
-        if self.collectives and (self.words or self.batch):
-            raise typer.BadParameter("--collectives takes all of them: leave out --batch and what chooses operations")
+        names_one, given = self.op is not None or self.uid is not None, self.given
+        is_file = self.output is not None and self.output.suffix in _SUFFIXES and not self.output.is_dir()
+        for_programs = [one for one in _FOR_PROGRAMS if one in given and self.output is None]
+        refuse(
+            (self.op is not None and self.uid is not None, "--op and --uid: give one of them"),
+            (self.by_roof and names_one, "--by below-roof chooses operations itself: leave out --op and --uid"),
+            (self.table is not None and self.output is not None, "--table goes without -o"),
+            (is_file, f"-o {self.output}: names a folder for programs; a table is printed by -f"),
+            (self.gemms is not None and (self.output or self.table),
+             "--gemms prints a script: leave out -o and --table"),
+            *((True, f"{one} needs -o DIR") for one in for_programs),
+            (self.sweep is not None and (self.batch or self.collectives),
+             "--sweep writes programs of one operation: leave out --batch and --collectives"),
+            (self.from_database and (self.et or self.collectives or self.window != WindowChoice()),
+             "--from-database: signatures have no place in a trace; leave out --collectives, --et and what takes a "
+             "part of a trace"),
+            (self.from_database and self.uid is not None,
+             "--uid goes without --from-database: a signature holds no uid of the trace; name operations with --op"),
+            (self.collectives and (self.words or self.batch),
+             "--collectives takes all of them: leave out --batch and what chooses operations"),
+        )  # fmt: skip
 
     def check_is_plain(self, what: str) -> None:
         """Refuse the options that are for a trace.

@@ -105,7 +105,7 @@ def _print_table(table: Table, asked: Asked) -> None:
 
 def _in_counted_steps(asked: Asked, core: Core) -> Asked:
     """The steps that `report` takes where the recording began late, unless a part or another event was asked for."""
-    from tracelens_graph.analyses.diagnosis.verdict import steps_alone
+    from tracelens_graph.analyses.diagnosis.outside_steps import steps_alone
     from tracelens_graph.graph.window import whole_window
 
     if asked.window != WindowChoice() or asked.extensions or not core.framework.has_times:

@@ -21,8 +21,6 @@ from tracelens_graph.cli.options import (
     LayoutOption,
     LinkedOnly,
     MicroIdle,
-    Noise,
-    NoiseOption,
     Recompute,
     SchedulerAddress,
     TableNames,
@@ -37,7 +35,7 @@ from tracelens_graph.cli.options import (
 from tracelens_graph.cli.outputs import Outputs, Writes
 from tracelens_graph.cli.report_answer import Answer, Asked, Calls, Report, Theirs, answer_of
 from tracelens_graph.cli.shown import TABLE, print_table, put, screen
-from tracelens_graph.cli.traces import as_one, check_pipes, count_named, extension_of, load, traces_named
+from tracelens_graph.cli.traces import as_one, count_named, extension_of, load, traces_named
 from tracelens_graph.cli.windows import Window
 
 if TYPE_CHECKING:
@@ -101,14 +99,6 @@ def report(
             "TraceLens does.",
         ),
     ] = None,
-    against: Annotated[
-        str | None,
-        option(
-            metavar="BASELINE",
-            hidden=True,
-            help="Show what changed against a run below the report, as diff BASELINE TRACE --by-name does.",
-        ),
-    ] = None,
     et: ExecutionTraceFile = None,
     extension: Extensions = None,
     top: Top = None,
@@ -122,13 +112,9 @@ def report(
     ] = None,
     everything: Annotated[bool, option("--all", help="Print all tables, not the first screen.")] = False,
     table: TableNames = None,
-    outputs: Annotated[
-        Outputs,
-        Writes("html", "md", "json", "xlsx", "csv", folder=True, old=("xlsx", "json", "md", "html")),
-    ],
+    outputs: Annotated[Outputs, Writes("html", "md", "json", "xlsx", "csv", folder=True)],
     layout: LayoutOption = Layout.own,
     fail_if: FailIf = None,
-    noise: NoiseOption = Noise.on,
     scheduler: SchedulerAddress = None,
     window: Window,
 ) -> None:
@@ -156,8 +142,6 @@ def report(
         (is_theirs and everything, "--layout tracelens goes with --csv, xlsx and --table, not with --all"),
         (is_theirs and not contents.models,
          "--layout tracelens: its report has sheets of performance models; leave out --no-models"),
-        (is_theirs and against is not None,
-         "--layout tracelens has no baseline; diff --by-name --layout tracelens compares two traces"),
         (asked_tables and everything, "--all prints all tables, --table some: give one of them"),
         (everything and outputs.to_files, "--all prints all tables: give it or files"),
         (compare_with and not contents.models, "--compare-with adds to a table that --no-models leaves out"),
@@ -176,32 +160,26 @@ def report(
         outputs.check(Report.forms, "a report (--csv DIR writes its tables, --table NAME chooses one)")
     conditions = []
     if fail_if:
-        from tracelens_graph.cli import by_name, gate
+        from tracelens_graph.cli import gate
 
-        conditions = gate.parse(fail_if, by_name.SUFFIXES if against is not None else (), options)
+        conditions = gate.parse(fail_if, (), options)
     paths = traces_named(traces)
-    if compare_with or against or et or outputs.formats or window.device is not None or ANYWHERE.get().memory:
+    if compare_with or et or outputs.formats or window.device is not None or ANYWHERE.get().memory:
         paths = as_one(traces, paths)
     several = len(paths) if len(paths) > 1 else 0
     number = count_named(traces, paths)
     refuse(
         (several and compare_with, f"--compare-with takes one trace, not {number}"),
-        (several and against, f"--against takes one trace, not {number}; diff --by-name takes several runs"),
         (several and et, f"--et takes one trace, not {number}; those of a folder find theirs in it"),
         (several and outputs.formats, f"{', '.join(outputs.formats)} takes one trace, not {number}"),
         (several and ANYWHERE.get().memory, f"--memory takes one trace, not {number}"),
-        (against and asked_tables and not any(one.suffix for one in conditions),
-         "--against adds nothing to --table; diff --table prints what changed of one"),
         (scheduler and not several, "--scheduler takes several traces, such as the ranks of a job, not 1"),
         (scheduler and (outputs.folder or extension),
          "--csv and --extension need files of this machine; --scheduler uses others"),
     )  # fmt: skip
-    if against is not None:
-        check_pipes([*paths, against])
     asked = Asked(
         options=options, window=window, extensions=extension or [], arch=arch, et=et, compare_with=compare_with,
-        against=against, tables=asked_tables, everything=everything or bool(sort), sort=sort, top=top,
-        is_theirs=is_theirs, noise=noise,
+        tables=asked_tables, everything=everything or bool(sort), sort=sort, top=top, is_theirs=is_theirs,
     )  # fmt: skip
     if several:
         from tracelens_graph.cli.report_many import many_traces
@@ -211,7 +189,7 @@ def report(
         is_broken = any(outcome.is_broken for outcome in outcomes)
     else:
         core = load(paths[0], wants_gpu=True, needs_times=False, et=et)
-        in_full = asked_tables or everything or sort or conditions or against
+        in_full = asked_tables or everything or sort or conditions
         if outputs.to_screen and not in_full:
             asked = asked.of_steps(core)
         answer = answer_of(core, paths[0], asked)
@@ -234,8 +212,6 @@ def _present(answer: Answer, asked: Asked, outputs: Outputs) -> None:
         print_table(answer.shown(table), outputs)
     else:
         outputs.write(answer, answer.forms, lambda: answer.files)
-        if "md" not in outputs.formats and outputs.to_files:
-            put(answer.changed(screen().width).removeprefix("\n"))
 
 
 def _check_tables(names: list[str], options: ReportOptions) -> None:

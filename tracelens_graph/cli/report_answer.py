@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import typer
 
 from tracelens_graph.cli.hints import Call
-from tracelens_graph.cli.options import Noise, architecture_of
+from tracelens_graph.cli.options import architecture_of
 from tracelens_graph.cli.outputs import Forms
 from tracelens_graph.cli.shown import Screen, Shown, book, no_hints
 from tracelens_graph.cli.traces import load, warn
@@ -22,7 +22,6 @@ from tracelens_graph.utils.suggest import did_you_mean, hint, there_are
 if TYPE_CHECKING:
     from tracelens_graph.analyses.diagnosis.finding import Finding
     from tracelens_graph.analyses.report.report_tables import ReportOptions, Tables
-    from tracelens_graph.cli.by_name import ByName
     from tracelens_graph.cli.gate import Condition
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.window import Window
@@ -49,13 +48,11 @@ class Asked:
         arch: the device that is named.
         et: the execution trace of the same run.
         compare_with: another trace, whose times are added to tables.
-        against: a run that the trace is compared with.
         tables: tables that are asked for by name; empty for the report.
         everything: whether all tables are printed.
         sort: column by which tables are sorted.
         top: rows of tables.
         is_theirs: whether tables are those of TraceLens's report.
-        noise: whether changes within noise count as none.
         outside: what lies outside of the steps, where these were chosen because of it.
     """
 
@@ -65,13 +62,11 @@ class Asked:
     arch: str | None
     et: str | None
     compare_with: str | None
-    against: str | None
     tables: list[str]
     everything: bool
     sort: str | None
     top: int | None
     is_theirs: bool
-    noise: Noise = Noise.on
     outside: tuple[Finding, ...] = ()
 
     def of_steps(self, core: Core) -> Asked:
@@ -82,7 +77,7 @@ class Asked:
         is_chosen = self.window != WindowChoice() or self.options.extension or self.compare_with is not None
         if is_chosen or not core.framework.has_times:
             return self
-        from tracelens_graph.analyses.diagnosis.verdict import steps_alone
+        from tracelens_graph.analyses.diagnosis.outside_steps import steps_alone
         from tracelens_graph.graph.window import whole_window
 
         found = steps_alone(whole_window(core))
@@ -141,10 +136,6 @@ class Answer:
         """What is printed."""
         return "\n".join(self.shown(table).text(of) for table in self.chosen.values())
 
-    def changed(self, width: int) -> str:
-        """What changed against the baseline; nothing without one."""
-        return ""
-
     def judged(self, conditions: Sequence[Condition]) -> tuple[list[str], list[str]]:
         """Notes on conditions, and which are met."""
         from tracelens_graph.cli import gate
@@ -180,12 +171,7 @@ def answer_of(core: Core, trace: str, asked: Asked, processes: int | None = None
     from tracelens_graph.analyses.report.report_tables import report_tables
 
     tables = report_tables(w, options)
-    against = None
-    if asked.against is not None:
-        from tracelens_graph.cli import by_name
-
-        against = by_name.against(asked.against, asked.call(trace), tables, options)
-    return (Theirs if asked.is_theirs else Report)(tables, asked, trace, against)
+    return (Theirs if asked.is_theirs else Report)(tables, asked, trace)
 
 
 def _arch_of(core: Core, warns: bool) -> Architecture | None:
@@ -216,11 +202,10 @@ def _sorted(tables: Mapping[str, Table], column: str) -> dict[str, Table]:
 class Report(Answer):
     """The report on a trace with times."""
 
-    def __init__(self, tables: Tables, asked: Asked, trace: str, against: ByName | None) -> None:
+    def __init__(self, tables: Tables, asked: Asked, trace: str) -> None:
         super().__init__(tables.window, asked, trace)
         self._every = tables
         self._trace = trace
-        self._against = against
         for name in asked.tables:
             self._check(name)
 
@@ -259,14 +244,14 @@ class Report(Answer):
         if self._asked.tables:
             return super().text(of)
         if not self._asked.everything:
-            return self._on_pipes() + self._first_screen(of) + self.changed(of.width) + self._to_see_it()
+            return self._on_pipes() + self._first_screen(of) + self._to_see_it()
         from tracelens_graph.reports.report_text import all_tables
 
         call, rows = self._call, self._asked.rows
         every = all_tables(
             self.w.core, self.about, self.findings, self.chosen, call.complete, call.to_open, rows, *of
         )  # fmt: skip
-        return self._on_pipes() + every + self.changed(of.width) + self._to_see_it()
+        return self._on_pipes() + every + self._to_see_it()
 
     def _to_see_it(self) -> str:
         """The last lines of a report on the screen: the commands that explain its findings, and that make its page."""
@@ -343,23 +328,10 @@ class Report(Answer):
             "TRACE in commands below stands for a file, which this makes of a pipe: tracelens-graph save - -o x.tlg\n"
         )
 
-    def changed(self, width: int) -> str:
-        """What changed against the baseline; nothing without one."""
-        return "" if self._against is None else self._against.below_a_report(width)
-
-    def judged(self, conditions: Sequence[Condition]) -> tuple[list[str], list[str]]:
-        """Notes on conditions, and which are met."""
-        alone = [one for one in conditions if not one.suffix]
-        remarks, met = super().judged(alone)
-        if self._against is not None and len(alone) < len(conditions):
-            notes, changed = self._against.judged([one for one in conditions if one.suffix], self._asked.noise)
-            return [*notes, *remarks], [*met, *changed]
-        return remarks, met
-
     def json(self) -> str:
         """The report for programs."""
         from tracelens_graph.analyses.diagnosis.account import time_spent
-        from tracelens_graph.analyses.diagnosis.verdict import whole_note
+        from tracelens_graph.analyses.diagnosis.outside_steps import whole_note
         from tracelens_graph.analyses.opportunities.opportunities import opportunities
         from tracelens_graph.reports.document import report_json
 
@@ -375,14 +347,13 @@ class Report(Answer):
         from tracelens_graph.reports.comment import report_comment
         from tracelens_graph.reports.document import peaks
 
-        w, linked_only, against = self.w, self._asked.options.linked_only, self._against
+        w, linked_only = self.w, self._asked.options.linked_only
         largest = top_ops(w, linked_only, _TOP_OPS)
         advice = op_advice(w, self.findings, largest["name"], linked_only, self._every.options.arch)
-        change = "" if against is None else against.comment(self._asked.rows)
         return report_comment(
             w.core, self.findings, largest, advice, self.chosen,
             self.about, self._call.without_folders().complete, self._asked.rows,
-            peaks(memory_summary(w)) if memory_over_time(w) else (), change,
+            peaks(memory_summary(w)) if memory_over_time(w) else (),
         )  # fmt: skip
 
     def page(self) -> str:
@@ -392,7 +363,7 @@ class Report(Answer):
 
         if (asked := self._asked.of_steps(core := self.w.core)) is not self._asked:
             tables = report_tables(asked.window.of(core), self._every.options)
-            return Report(tables, asked, self._trace, None).page()
+            return Report(tables, asked, self._trace).page()
         complete = self._call.without_folders().complete
         return report_page(self.w, self.findings, self.chosen, self.about, complete, self._every.options.arch)
 
@@ -479,7 +450,7 @@ class Calls(Answer):
         from tracelens_graph.reports.calls_text import CALL_TABLES
 
         of_times = [name for name in asked.tables if name not in CALL_TABLES]
-        if of_times or asked.is_theirs or asked.compare_with or asked.against:
+        if of_times or asked.is_theirs or asked.compare_with:
             core.info.check_times()
         super().__init__(asked.window.of(core), asked, trace)
 

@@ -22,12 +22,11 @@ from tracelens_graph.cli.options import (
 )
 from tracelens_graph.cli.outputs import PICTURES, Forms, Outputs, Writes
 from tracelens_graph.cli.shown import TABLE, Shown, no_hints, of_table, print_table, put
-from tracelens_graph.cli.traces import extension_of, load
+from tracelens_graph.cli.traces import extension_of, load, say
 from tracelens_graph.cli.windows import Window
 from tracelens_graph.utils.texts import file_name
 
 if TYPE_CHECKING:
-    from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.window import Window as Part
     from tracelens_graph.perf.devices import Architecture
     from tracelens_graph.tables.table import Table
@@ -62,10 +61,14 @@ def roofline(
     if table is not None:
         check_name("--table", table, TABLES)
         outputs.check(TABLE, "a table")
+    from tracelens_graph.perf.devices import taken_for
+
     refuse((arch == NO_ARCH, "--arch: a roofline needs a device"))
     device, added = architecture_named(arch), extension_of(extension)
     core = load(trace, wants_gpu=True)
-    device = device or _of_profile(core) or architecture_of(core, None)
+    if device is None and (line := taken_for(core.info.metadata.get("deviceProperties"))):
+        say([line])
+    device = architecture_of(core, device)
     found = _Roofline(window.of(core, added), device, Call(trace, window, extension or [], arch=arch), top)
     if table:
         print_table(found.shown(table), outputs)
@@ -151,26 +154,3 @@ FORMS: Forms = {
     **{name: partial(_Roofline.picture, form=name) for name in PICTURES},
     "html": _Roofline.page, "md": _Roofline.markdown,
 }  # fmt: skip
-
-
-def _of_profile(core: Core) -> Architecture | None:
-    """The one device with the properties of a profile of JAX, which has no names; a line says what was taken.
-
-    Raises:
-        AnalysisError: several devices have these properties.
-    """
-    from tracelens_graph.cli.traces import say
-    from tracelens_graph.errors import AnalysisError
-    from tracelens_graph.perf.devices import by_properties
-    from tracelens_graph.utils.suggest import either
-
-    alike = by_properties(core.info.metadata.get("deviceProperties"))
-    if len(alike) > 1:
-        names = either([one.key for one in alike])
-        raise AnalysisError(
-            f"no roofline: the profile does not name its device, which by its compute units and memory may be {names}; "
-            "name it with --arch (tracelens-graph model architectures lists them)"
-        )
-    for one in alike:
-        say([f"taken for {one.name} by its compute units and memory; --arch names another device"])
-    return alike[0] if alike else None

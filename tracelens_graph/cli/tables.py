@@ -72,7 +72,7 @@ def modules(
     Example: tracelens-graph modules trace.json.gz --by class --depth 3 --sort time
     """
     added = extension_of(extension)
-    core = load(trace)
+    core = load(trace, wants_gpu=True)
     from tracelens_graph.analyses.places import modules as analysis
 
     table = analysis.modules(window.of(core, added), by.value, depth, sort.value, linked_only, min_percent)
@@ -116,10 +116,7 @@ def tensor(
 
 
 def info(
-    trace: Trace,
-    *,
-    table: TableName = None,
-    outputs: Annotated[Outputs, Writes("json", "md", "xlsx", "table", "csv")],
+    trace: Trace, *, table: TableName = None, outputs: Annotated[Outputs, Writes("json", "md", "xlsx", "table", "csv")]
 ) -> None:
     """Show what a trace holds, what is odd about it, and what was not recorded.
 

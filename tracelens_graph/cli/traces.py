@@ -223,7 +223,7 @@ def _with_work(traces: TraceSet) -> TraceSet:
     cut = {
         place: text
         for place, one in enumerate(traces)
-        if (text := _no_gpu_work(one.core)) and not collectives_of(one.core).nodes
+        if (text := lost_gpu_work(one.core)) and not collectives_of(one.core).nodes
     }
     say(f"left out: {why}" for why in cut.values())
     if len(cut) == len(traces):
@@ -237,13 +237,13 @@ def check_gpu_work(core: Core) -> None:
     Raises:
         TraceError: it is one.
     """
-    if text := _no_gpu_work(core):
+    if text := lost_gpu_work(core):
         from tracelens_graph.errors import TraceError
 
         raise TraceError(text)
 
 
-def _no_gpu_work(core: Core) -> str:
+def lost_gpu_work(core: Core) -> str:
     """That a trace has no GPU event and its end, where these stand, is missing; empty where that is not so."""
     if not core.info.ends_early or not core.framework.has_times or len(core.gpu_rows):
         return ""

@@ -87,7 +87,8 @@ class Drawing:
             top: operations that are listed.
         """
         from tracelens_graph.analyses.diagnosis.account import time_spent
-        from tracelens_graph.analyses.diagnosis.verdict import steps_alone, verdict
+        from tracelens_graph.analyses.diagnosis.outside_steps import steps_alone
+        from tracelens_graph.analyses.diagnosis.verdict import verdict
         from tracelens_graph.analyses.ops.top_ops import top_ops
         from tracelens_graph.analyses.places.host_times import host_times
         from tracelens_graph.graph.window import narrow, window_of

@@ -59,6 +59,7 @@ _LEAST_MEMORY, _MOST_MEMORY = 0.9, 1.02
 _VENDOR_WORDS = r"(?:NVIDIA |Tesla |AMD |Instinct )*"
 _LONGEST = 60
 """Characters of a device's name that are shown."""
+_NO_NAME = "the trace does not name its device"
 
 
 class Source(NamedTuple):
@@ -199,7 +200,8 @@ def _named(name: str) -> list[Architecture]:
 def detect(device_properties: Iterable[Any] | None) -> Architecture | str:
     """The device that a trace was recorded on, from what the profiler wrote of it.
 
-    Name, number of multiprocessors and size of memory have to agree with one known device; nothing is guessed.
+    Name, number of multiprocessors and size of memory have to agree with one known device; nothing is guessed. A
+    profile of JAX has no name: there vendor, multiprocessors and memory have to (`by_properties`).
 
     Returns:
         The device, or why it is not known, in words.
@@ -207,6 +209,9 @@ def detect(device_properties: Iterable[Any] | None) -> Architecture | str:
     described = [one for one in device_properties or () if isinstance(one, Mapping)]
     if not described:
         return "the trace describes no device"
+    if alike := by_properties(described):
+        names = either([one.key for one in alike])
+        return alike[0] if len(alike) == 1 else f"{_NO_NAME}, which by its compute units and memory may be {names}"
     found: dict[str, Architecture] = {}
     for one in described:
         device = _detect_one(one)
@@ -218,11 +223,20 @@ def detect(device_properties: Iterable[Any] | None) -> Architecture | str:
     return next(iter(found.values()))
 
 
+def taken_for(device_properties: Iterable[Any] | None) -> str:
+    """A line that says which device was taken for one without a name; empty where none was."""
+    alike = by_properties(device_properties)
+    return (
+        f"taken for {alike[0].name} by its compute units and memory; --arch names another device"
+        if len(alike) == 1 else ""
+    )  # fmt: skip
+
+
 def _detect_one(properties: Mapping[str, Any]) -> Architecture | str:
     name, units = properties.get("name"), _recorded(properties, "numSms")
     memory = _recorded(properties, "totalGlobalMem")
     if not isinstance(name, str) or not name.strip():
-        return "the trace does not name its device"
+        return _NO_NAME
     shown = repr(name if len(name) <= _LONGEST else name[:_LONGEST] + "...")
     named = _named(name.strip())
     if not named:
@@ -241,17 +255,18 @@ def by_properties(device_properties: Iterable[Any] | None) -> list[Architecture]
     """Devices that have the properties of one for which a profile of JAX has no name, by short name.
 
     Vendor, number of multiprocessors and size of memory have to agree, and all devices of the profile to be alike.
-    Editions that are not known here may have the same, so whoever takes the answer should say what it is taken from.
+    Editions that are not known here may have the same, so screens say what a device is taken from (`taken_for`).
 
     Returns:
         No device where there is a name, or where something is missing; several where nothing separates them.
     """
+    described = [one for one in device_properties or () if isinstance(one, Mapping)]
     recorded = {
         (one.get("vendor"), _recorded(one, "numSms"), _recorded(one, "totalGlobalMem"))
-        for one in device_properties or ()
-        if isinstance(one, Mapping) and "name" not in one and isinstance(one.get("vendor"), str)
+        for one in described
+        if isinstance(one.get("vendor"), str)
     }
-    if len(recorded) != 1:
+    if len(recorded) != 1 or any("name" in one for one in described):
         return []
     ((vendor, units, memory),) = recorded
     if units is None or memory is None:

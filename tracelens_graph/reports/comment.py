@@ -41,7 +41,6 @@ def report_comment(
     hint: Callable[[str], str],
     rows: int = 10,
     memory: Sequence[str] = (),
-    below: str = "",
 ) -> str:
     """The report as a comment on a pull request.
 
@@ -53,7 +52,6 @@ def report_comment(
         hint: completes a command with TRACE for the trace.
         rows: rows per table; 0 for all.
         memory: of each device the peak of its memory, in words.
-        below: another comment, which stands below.
     """
     blocks = [f"## GPU report: {_one_line(about.source)}", *_headline(findings), _facts_line(about, memory)]
     if len(largest):
@@ -71,8 +69,7 @@ def report_comment(
             others.append(f"{code(name)} ({counted(len(table), 'row')})")
     command = hint(_ONE_TABLE) if len(hint(_ONE_TABLE)) <= _COMMAND else _ONE_TABLE
     left_out = f"Not shown: {', '.join(others)}. One table: {code(command)}" if others else ""
-    room = ROOM - _size(below)
-    return COMMENT + "\n\n".join(_with_room(blocks, folds, left_out, command, room)) + "\n" + below
+    return COMMENT + "\n\n".join(_with_room(blocks, folds, left_out, command, ROOM)) + "\n"
 
 
 def change_comment(

@@ -193,7 +193,11 @@ def _devices(w: Window) -> list[str]:
     described = [d for d in listed if isinstance(d, dict)] if isinstance(listed, list) else []
     used = np.unique(w.core.columns.device[w.gpu_rows]).tolist()
     names = [str(d["name"]) for d in described if d.get("name") and d.get("id") in used]
-    return names or list(dict.fromkeys(str(d["name"]) for d in described if d.get("name")))
+    from tracelens_graph.perf.devices import by_properties
+
+    alike = by_properties(listed)
+    taken = [f"{alike[0].name} (by its compute units and memory)"] if len(alike) == 1 else []
+    return names or list(dict.fromkeys(str(d["name"]) for d in described if d.get("name"))) or taken
 
 
 def _definitions(table: Table) -> dict[str, str]:

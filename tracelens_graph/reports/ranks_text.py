@@ -120,7 +120,8 @@ def _held_up(job: Job) -> str:
     worst = int(np.argmax(held_up))
     said = [HELD_UP.partition(",")[0]]
     if first := next(iter(culprits), None):
-        bound = f"a repair of {first.who} saves at most {shown_ms(first.late_ns)}"
+        about = "about" if job.sound is not None and len(culprits) == 1 else "at most"
+        bound = f"a repair of {first.who} saves {about} {shown_ms(first.late_ns)}"
         beside_others = first.late_ns * (len(culprits) > 1)
         said.append(_repair(job, first.who, first.places, first.of, beside_others) if job.is_replayed else bound)
     if held_up[worst] and not any(worst in one.places for one in culprits):

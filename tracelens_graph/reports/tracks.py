@@ -166,10 +166,7 @@ def process_entries(
         clock: puts times of the tracks, ns, on the clock of the file; the later one may not be put before the earlier.
     """
     encode = msgspec.json.encode
-    entries = [
-        _named("process_name", pid, 0, name=title),
-        _named("process_sort_index", pid, 0, sort_index=place),
-    ]
+    entries = [_named("process_name", pid, 0, name=title), _named("process_sort_index", pid, 0, sort_index=place)]
     for tid, track in enumerate(found, 1):
         if isinstance(track, Counter):
             entries += _counter_entries(track, pid, clock)

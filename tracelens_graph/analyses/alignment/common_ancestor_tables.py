@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tracelens_graph.analyses.performance.perf_tables import (
-    SPEEDUP,
-)
+from tracelens_graph.analyses.performance.perf_tables import SPEEDUP
 from tracelens_graph.tables.column import About, Column
 from tracelens_graph.tables.schema import TableSchema
 

@@ -352,11 +352,7 @@ class Evidence:
         return core in found and found <= {core, *rest}
 
 
-_ARGUMENTS = (
-    ("types", 1, other_types),
-    ("sizes", 0, other_sizes),
-    ("strides", 2, other_strides),
-)
+_ARGUMENTS = (("types", 1, other_types), ("sizes", 0, other_sizes), ("strides", 2, other_strides))
 """What may differ in argument sets, which part of them it is, and how to put it in words."""
 
 _Arguments = tuple[str, str, str, str]

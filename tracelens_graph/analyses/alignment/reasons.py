@@ -37,10 +37,7 @@ class Reason(Word):
     unfused = "unfused", "the other way round"
     more_kernels = "more_kernels", "the same kernels more often, or others beside them"
     fewer_kernels = "fewer_kernels", "the same kernels less often, or only some of them"
-    other_algorithm = (
-        "other_algorithm",
-        "kernels that do other things: attention that became a product and a softmax",
-    )
+    other_algorithm = ("other_algorithm", "kernels that do other things: attention that became a product and a softmax")
     other_op = "other_op", "another op does the work"
     other_library = "other_library", "kernels of another library for the same operation"
     other_tile = "other_tile", "kernels of the same family with another tile"

@@ -106,8 +106,8 @@ def _by_order(core: Core, queue: GpuQueue) -> Pairs:
     """Waits of a trace that records none: communication waits for the work launched before it.
 
     The work launched behind it waits for it where that holds each time that a stream communicates in one kind, often
-    enough or right behind. Else what another thread, or an optimizer, launches next does: gradients are reduced beside
-    the backward pass, and waited for behind it.
+    enough or right behind; for what is sent, which nobody needs, right behind alone. Else what another thread, or an
+    optimizer, launches next does: gradients are reduced beside the backward pass, and waited for behind it.
     """
     order = queue.by_launch
     communicates = queue.communicates[order]
@@ -122,12 +122,13 @@ def _by_order(core: Core, queue: GpuQueue) -> Pairs:
     handed = cache(lambda: _handed_over(core, queue, order))
     group = np.unique(queue.lane[order[own]], return_inverse=True)[1] * (len(own) + 1)
     for _, of in positions_by(group + np.unique(queue.kinds[order[own]], return_inverse=True)[1]) if len(own) else ():
+        is_sent = queue.kinds[order[own[of[0]]]] == "send"
         for follower, least_often in ((lambda: behind, _LEAST_OFTEN), (handed, 1)):
             at = own[of][follower()[own[of]] < len(order)]
             one, other = order[follower()[at]], order[at]
             late_ns = queue.start_ns[one] - queue.end_ns[other]
             is_right_behind = (late_ns < JUST_BEFORE_NS) & (queue.end_ns[other] > explained[one])
-            if (late_ns >= 0).all() and (len(at) >= least_often or is_right_behind.any()):
+            if (late_ns >= 0).all() and ((len(at) >= least_often and not is_sent) or is_right_behind.any()):
                 waiting.append(one)
                 awaited.append(other)
                 break

@@ -22,6 +22,7 @@ from tracelens_graph.analyses.diagnosis.finding import (
 )
 from tracelens_graph.analyses.diagnosis.headline import leading_parts
 from tracelens_graph.analyses.idle.blame import Blamed, Spent, blamed, line_below, spent_in
+from tracelens_graph.analyses.idle.first_calls import FirstCalls, first_calls_in
 from tracelens_graph.analyses.idle.host_states import copies_to_device, ends, pageable
 from tracelens_graph.analyses.idle.idle import BETWEEN_STEPS, Cause
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, MEMCPY, gpu_classes
@@ -46,7 +47,7 @@ _WAITS: Mapping[str, tuple[tuple[Cause, ...], str, tuple[str, ...]]] = {
     "allocation": ((Cause.allocation,), "Memory allocation", ("allocator",)),
     "profiler": ((Cause.profiler,), "The profiler itself", ()),
     "compilation": ((Cause.compilation,), "Tracing and compilation", ("compile_before",)),
-    "python": ((Cause.python, *BETWEEN_STEPS), "Python between ops", ("python_tuning", "cuda_graphs")),
+    "python": ((Cause.python, *BETWEEN_STEPS), "Python code", ("python_tuning", "cuda_graphs")),
     "launches": ((Cause.launches, Cause.queued), "Ops and launches", ("cuda_graphs", "fewer_launches")),
     "unrecorded": ((Cause.unknown_not_recorded,), "Host code that was not recorded", ()),
     "unexplained": (UNEXPLAINED, "Unexplained idle time", ()),
@@ -120,6 +121,13 @@ def _waits(
         "uid": uid, **_culprit(account, found),
         **(_below(account.window, spent, found) if wraps else {}),
     }  # fmt: skip
+    first = first_calls_in(core, spent)
+    if is_first := topic in ("python", "launches") and _is_reported(account, first.ns):
+        evidence |= {
+            "first_calls": len(first.rows), "first_calls_ms": first.ns / 1e6,
+            "first_call_uid": int(c.uid[first.longest]),
+        }  # fmt: skip
+        text += f"; {shown_ms(first.ns)} of it in {_first_text(core, first)}"
     if row >= 0:
         text += f"; {_culprit_text(core, found, evidence, wraps)}"
     if topic == "launches":
@@ -140,6 +148,8 @@ def _waits(
         return
     if not _are_short_launches(account, families, part):
         advice = tuple(one for one in advice if one not in _FOR_SHORT_LAUNCHES)
+    if is_first:
+        advice = ("warm_up", *(advice if 2 * first.ns < time else ()))
     if topic == "data_loader" and evidence["percent"] < limits.MAJOR_PERCENT and 2 * int(part[longest]) > time:
         advice = ()  # one wait, such as for the first batch, is no reason for more workers
     has_callers = row >= 0 and (c.parent[row] >= 0 or "python" in evidence)
@@ -147,6 +157,17 @@ def _waits(
     if topic in ("python", "launches") and account.has_stacks:
         ask = _BY_LINE
     yield _loss(topic, f"{text} [uid {uid}]", evidence, advice, ask)
+
+
+def _first_text(core: Core, first: FirstCalls) -> str:
+    """`the first calls of 9 ops and sizes, each 10 times the op's median or more, most in aten::linear`."""
+    op, slow = (
+        brief(core.names[core.columns.name[first.longest]]),
+        f"{limits.FIRST_CALL_RATIO:.0f} times the op's median",
+    )
+    if len(first.rows) == 1:
+        return f"the first call of {op} with its sizes, {slow} or more"
+    return f"the first calls of {len(first.rows):,} ops and sizes, each {slow} or more, most in {op}"
 
 
 def _gaps_text(part: Ns) -> str:
@@ -369,6 +390,7 @@ def _kernels(account: Account, families: Families, leads: bool, arch: Architectu
     core, c = account.window.core, account.window.core.columns
     overlaps = families.gpu_ns > account.window_ns
     gpu_time = f"the {shown_ms(families.gpu_ns)} of GPU time on all streams" if overlaps else "the GPU time"
+    is_worth = percent(account.parts()["computation"], account.window_ns) >= limits.TUNING_PERCENT
     for kind, time in families.times.items():
         if not _is_reported(account, time):
             continue
@@ -394,10 +416,12 @@ def _kernels(account: Account, families: Families, leads: bool, arch: Architectu
         }  # fmt: skip
         # What no op owns has no sizes, so no roofline: a replayed graph, or a trace without ops.
         owned = int(c.dur_ns[rows[c.owner[rows] >= 0]].sum())
-        advice = _tuning(account, families, kind) if leads else ()
+        advice = _tuning(families, kind) if leads and is_worth else ()
         has_shapes = account.window.framework.compiles_programs or bool((c.argset >= 0).any())
         if owned < time / 2 or not has_shapes:
             advice = tuple(name for name in advice if not name.endswith("_tuning"))
+        if leads and is_worth and not has_shapes and kind == next(iter(families.times)):
+            text += "; no sizes of inputs are recorded, so its roof is not known"
         roof = families.roof(account.window, arch, kind) if leads else None
         if "gemm_tuning" in advice and not far_below_roof(roof):
             advice = ()
@@ -406,8 +430,7 @@ def _kernels(account: Account, families: Families, leads: bool, arch: Architectu
             evidence |= {
                 "percent_of_roof": roof.percent, "could_win_ms": roof.above_ns / 1e6, "known_ms": roof.known_ns / 1e6
             }  # fmt: skip
-        is_known = leads and has_shapes
-        ask = "ask opportunities TRACE" if is_known else f"tree TRACE --uid {uid} --up"
+        ask = "ask opportunities TRACE" if is_worth else f"tree TRACE --uid {uid} --up"
         yield Finding("kernels", text, evidence, "fact", advice, f"tracelens-graph {ask}", f"kernels@{kind}")
 
 
@@ -452,10 +475,9 @@ def _line_of(core: Core, op: int) -> str:
     return core.programs.sources[place] if place >= 0 else ""
 
 
-def _tuning(account: Account, families: Families, kind: str) -> tuple[str, ...]:
+def _tuning(families: Families, kind: str) -> tuple[str, ...]:
     """What to try for a family of kernels, if it leads the computation."""
-    computing = account.parts()["computation"]
-    if percent(computing, account.window_ns) < limits.TUNING_PERCENT or kind != next(iter(families.times)):
+    if kind != next(iter(families.times)):
         return ()
     if families.kind == "mixture":
         return ("fusion",) if kind == MEMORY else ()

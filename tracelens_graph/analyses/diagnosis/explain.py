@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis.finding import Finding
-from tracelens_graph.analyses.diagnosis.verdict import verdict, whole_note
+from tracelens_graph.analyses.diagnosis.outside_steps import whole_note
+from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.opportunities.opportunities import device_named, opportunities
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.frameworks import NAMESPACES

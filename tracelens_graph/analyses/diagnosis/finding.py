@@ -115,7 +115,7 @@ TOPICS: Mapping[str, str] = {
     "host_to_device_copy": "copies to the device that nothing overlaps, and idle time because of them",
     "other_copies": "other copies that nothing overlaps",
     "launches": "idle: the host was in ops and launch calls, or the GPU went from one short kernel to the next",
-    "python": "idle: the host was in Python or the operating system, in no op and no call",
+    "python": "idle: the host was in Python, also in that of ops, or in the operating system",
     "unrecorded": "idle: nothing was recorded on the launching thread",
     "compilation": "idle: the host traced or compiled a program",
     "allocation": "idle: the host had the driver allocate or release memory",

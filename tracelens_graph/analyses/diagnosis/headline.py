@@ -15,7 +15,7 @@ from tracelens_graph.analyses.diagnosis.account import HOST, PARTS, QUEUED, Acco
 from tracelens_graph.analyses.diagnosis.families import ALL_OF_IT, LABELS, MATRIX, MEMORY, Families
 from tracelens_graph.analyses.diagnosis.finding import Finding, brief, percent, shown_ms
 from tracelens_graph.analyses.idle.host_states import Clock, ends
-from tracelens_graph.analyses.idle.idle import BETWEEN_STEPS, Cause
+from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.analyses.ops.programs import recorded_executions
 from tracelens_graph.analyses.performance.judged_ops import device_of
 from tracelens_graph.analyses.places.host_times import By, host_span, host_times, thread_name
@@ -163,35 +163,23 @@ _INITIAL = re.compile(
 )
 """Calls that create contexts and load code when they are the first of their kind."""
 
-HOST_KINDS: Mapping[Cause, str] = {
-    Cause.data_loader: "host.dataloader",
-    Cause.synchronization: "host.sync",
-    Cause.host_to_device_copy: "host.copies",
-    Cause.launches: "host.launches",
-    Cause.queued: "host.launches",
-    Cause.python: "host.python",
-    Cause.allocation: "host.other",
-    Cause.profiler: "host.other",
-    Cause.unknown_not_recorded: "host.other",
-    Cause.compilation: "host.compilation",
-    **dict.fromkeys(BETWEEN_STEPS, "host.python"),
+HOST_LEADS: Mapping[Cause, tuple[str, str]] = {
+    Cause.data_loader: ("host.dataloader", "for the data loader"),
+    Cause.synchronization: ("host.sync", "because the host had stopped to wait for the GPU"),
+    Cause.host_to_device_copy: ("host.copies", "for copies to the device"),
+    Cause.launches: ("host.launches", "for ops and launches"),
+    Cause.python: ("host.python", "for Python"),
+    Cause.allocation: ("host.other", "for memory to be allocated or released"),
+    Cause.profiler: ("host.other", "for the profiler"),
+    Cause.unknown_not_recorded: ("host.other", "for code that was not recorded"),
+    Cause.compilation: ("host.compilation", "for programs to be compiled"),
+    Cause.detokenise: ("host.python", "for detokenising"),
+    Cause.sampling: ("host.python", "for sampling"),
+    Cause.prepare: ("host.python", "for inputs to be made"),
+    Cause.output: ("host.python", "for results to be handled"),
+    Cause.scheduler: ("host.python", "for scheduling"),
 }
-_DOING: Mapping[Cause, str] = {
-    Cause.data_loader: "for the data loader",
-    Cause.synchronization: "because the host had stopped to wait for the GPU",
-    Cause.host_to_device_copy: "for copies to the device",
-    Cause.launches: "for ops and launches",
-    Cause.python: "for Python",
-    Cause.allocation: "for memory to be allocated or released",
-    Cause.profiler: "for the profiler",
-    Cause.unknown_not_recorded: "for code that was not recorded",
-    Cause.compilation: "for programs to be compiled",
-    Cause.detokenise: "for detokenising",
-    Cause.sampling: "for sampling",
-    Cause.prepare: "for inputs to be made",
-    Cause.output: "for results to be handled",
-    Cause.scheduler: "for scheduling",
-}
+"""Cause of idle time -> kind of run that it leads to, and what the GPU waited for; launches stand for queued work."""
 _BETWEEN_KINDS: Mapping[str, str] = {"launch": "host.launches", "wait": "host.sync", "unrecorded": "host.other"}
 """Part of the host's work between the steps of a server -> kind of run; all others are Python."""
 _NAMES: Mapping[str, str] = {
@@ -352,8 +340,9 @@ def _host_lead(account: Account) -> tuple[str, str, str]:
             kind = _BETWEEN_KINDS.get(part, "host.python")
             return kind, _NAMES[kind], doing_between(part)
     causes = host_causes(account)
-    kind = HOST_KINDS[causes[0]]
-    return kind, "Host-bound" if len(causes) > 1 else _NAMES[kind], " and ".join(_DOING[one] for one in causes)
+    kind = HOST_LEADS[causes[0]][0]
+    doing = " and ".join(HOST_LEADS[one][1] for one in causes)
+    return kind, "Host-bound" if len(causes) > 1 else _NAMES[kind], doing
 
 
 def _waiting(account: Account) -> Finding:

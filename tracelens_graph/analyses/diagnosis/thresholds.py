@@ -41,6 +41,10 @@ INITIAL_CALL_NS = 1_000_000
 INITIAL_LAUNCH_RATIO = 50.0
 INITIAL_PERCENT = 50.0
 """Start-up: calls of 1 ms or more that initialise, or launches of 50 times the median, make half of the host's time."""
+FIRST_CALL_RATIO = 10.0
+FEW_CALLS = 3
+"""The first call of an op with some sizes is slow where it takes so many times the median of the op's calls, and there
+are so many of these."""
 
 GRAPH_PERCENT = 50.0
 """Share of GPU time from launches of graphs from which a run is a graph replay."""

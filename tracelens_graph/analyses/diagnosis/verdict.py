@@ -22,6 +22,7 @@ from tracelens_graph.analyses.diagnosis.headline import (
     start_up,
     too_little,
 )
+from tracelens_graph.analyses.diagnosis.outside_steps import unlinked
 from tracelens_graph.analyses.ops.programs import compilations, programs
 from tracelens_graph.analyses.performance.judged_ops import JudgedOp, judged_ops
 from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, gpu_classes
@@ -29,14 +30,11 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.iterations import is_of_server
 from tracelens_graph.graph.window import Window, step_number, window_of
-from tracelens_graph.perf.devices import Architecture
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.names import short_name
-from tracelens_graph.utils.arrays import Rows
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
-
 
 _NAMED = 3
 """Programs that a line names."""
@@ -141,7 +139,7 @@ def _of_gpu_work(w: Window, arch: Architecture | None) -> list[Finding]:
     families = families_of(judged)
     first = headline(account, families, arch)
     if first.leads == ("unexplained",):
-        return [first.finding, *_unknown(w), *_unlinked(w)]
+        return [first.finding, *_unknown(w), *unlinked(w)]
     unknown = list(_unknown(w))
     causes = [one for one in causes_of(w, first.leads, arch) if not _is_named_by(one, unknown)]
     server: list[Finding] = []
@@ -152,7 +150,7 @@ def _of_gpu_work(w: Window, arch: Architecture | None) -> list[Finding]:
     found = operations(judged, arch) if is_one else ()
     before, behind = [first.finding, *server, *found, *causes[:1]], causes[1 : limits.CAUSES]
     won = _opportunities(w, arch, first.leads, before)
-    return [*before, *won, *behind, *unknown, *_unlinked(w), *_long_step(w)]
+    return [*before, *won, *behind, *unknown, *unlinked(w), *_long_step(w)]
 
 
 def _opportunities(
@@ -231,70 +229,6 @@ def _unknown(w: Window) -> Iterator[Finding]:
             "unknown_kernels", text, evidence, ask_next=f"tracelens-graph tree TRACE --uid {uid} --up",
             name=f"unknown-kernels@{short_name(name)}",
         )  # fmt: skip
-
-
-def _unlinked(w: Window) -> Iterator[Finding]:
-    c, every = w.core.columns, w.gpu_rows
-    lone = every[c.parent[every] < 0]
-    share = percent(int(c.dur_ns[lone].sum()), int(c.dur_ns[every].sum()))
-    if share < limits.WORTH_REPORTING_PERCENT:
-        return
-    why, ask = "Without a launch in the trace", "tracelens-graph info TRACE"
-    evidence: dict[str, Any] = {"percent_of_gpu_time": share, "unlinked": len(lone), "gpu_events": len(every)}
-    linked = every[c.parent[every] >= 0]
-    if len(linked) and (c.start_ns[lone] + c.dur_ns[lone]).max() <= c.start_ns[linked].min():
-        why, evidence["is_early"] = "Launched before the recording began", 1
-        if not w.title and (step := _step_without(w, lone)) is not None:
-            why, ask = f"{why} (step {step} leaves it out)", f"tracelens-graph report TRACE --step {step}"
-            evidence["step_without"] = step
-    text = f"{why}, so charged to no op: {share:.1f} % of the GPU time ({len(lone):,} of {len(every):,} GPU events)"
-    yield Finding("unlinked", text, evidence, ask_next=ask)
-
-
-def steps_alone(w: Window) -> tuple[tuple[int, ...], Finding] | None:
-    """Where a file begins with GPU work of the step before: the steps that have none of it, and what lies outside.
-
-    None where there is little of it, no such step, too little in the steps to judge them, or a window was chosen.
-    """
-    early = [one for one in _unlinked(w) if "step_without" in one.evidence] if not w.title and len(w.gpu_rows) else []
-    if not early:
-        return None
-    core, c, gpu = w.core, w.core.columns, w.gpu_rows
-    steps = w.rows_of_kind(Kind.Step)
-    own = steps[np.isin(steps, core.gpu_step[gpu[c.parent[gpu] >= 0]])]
-    inside = np.isin(core.gpu_step[gpu], own)
-    is_mixed = np.isin(core.gpu_step[gpu[c.parent[gpu] < 0]], own).any()
-    if is_mixed or int(inside.sum()) < limits.FEW_GPU_EVENTS:
-        return None
-    numbers = [step_number(core.names[code]) for code in c.name[own].tolist()]
-    left_out = int(c.dur_ns[gpu[~inside]].sum())
-    text = (
-        f"Outside of the steps, and not counted: {len(gpu) - int(inside.sum()):,} of {len(gpu):,} GPU events,"
-        f" {shown_ms(left_out)}, most of it launched before the recording began (--from 0ms counts them);"
-        " the GPU's first step begins after them"
-    )
-    evidence = {**early[0].evidence, "outside": len(gpu) - int(inside.sum()), "outside_ms": left_out / 1e6}
-    return tuple(sorted({one for one in numbers if one is not None})), Finding("outside_steps", text, evidence)
-
-
-def whole_note(w: Window) -> str:
-    """What figures of a whole trace are of, where the first screen is of the steps alone; empty elsewhere."""
-    if (found := steps_alone(w)) is None:
-        return ""
-    return (
-        "of the whole trace, which begins with GPU work of the step before; the first screen and the page of a report"
-        f" are of the steps alone: --step {','.join(map(str, found[0]))}"
-    )
-
-
-def _step_without(w: Window, rows: Rows) -> int | None:
-    """The number of the first step with GPU work, none of it among some GPU events."""
-    core, of_step = w.core, w.core.gpu_step
-    for step in w.rows_of_kind(Kind.Step).tolist():
-        own = w.gpu_rows[of_step[w.gpu_rows] == step]
-        if len(own) and not np.isin(rows, own).any():
-            return step_number(core.names[core.columns.name[step]])
-    return None
 
 
 def _long_step(w: Window) -> Iterator[Finding]:

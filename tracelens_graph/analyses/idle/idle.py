@@ -38,6 +38,7 @@ from tracelens_graph.graph.traversals import launches_of
 from tracelens_graph.graph.window import Window, whole_window, window_of
 from tracelens_graph.output.files import TOOL
 from tracelens_graph.schema import Kind
+from tracelens_graph.schema.facts import CAUSES
 from tracelens_graph.utils.arrays import Codes, Mask
 
 
@@ -64,26 +65,8 @@ class Cause(IntEnum):
     scheduler = 17
 
 
-CAUSE_MEANING = {
-    Cause.outside: "the GPU ran work that is not in the window",
-    Cause.data_loader: "the host waited for the next batch, or made it",
-    Cause.profiler: "the host was in the profiler's own code",
-    Cause.synchronization: "a call that waits for the GPU kept the host from launching ahead",
-    Cause.host_to_device_copy: "a copy to the device held the host",
-    Cause.allocation: "the host had the driver allocate or release memory",
-    Cause.launches: "the host was in ops and launch calls, or the launch was on its way to the GPU",
-    Cause.python: "the host was in Python or the operating system, in no op and no call",
-    Cause.queued: "the work had been launched already, and the GPU went from one piece to the next",
-    Cause.unknown_no_launch: "no known cause: the launch of the work that ends the gap is not in the trace",
-    Cause.unknown_not_recorded: "no known cause: nothing is recorded on the thread that launched next",
-    Cause.unknown_late_start: "no known cause: the work began long after its launch",
-    Cause.compilation: "the host traced or compiled a program",
-    Cause.detokenise: "between steps of a server the host made texts of tokens",
-    Cause.sampling: "between steps of a server the host was in functions that choose tokens",
-    Cause.prepare: "between steps of a server the host made the inputs of the next one",
-    Cause.output: "between steps of a server the host handled the results of one",
-    Cause.scheduler: "between steps of a server the host chose the requests of the next one",
-}
+CAUSE_MEANING = {Cause[name]: meaning for name, meaning in CAUSES.items()}
+"""Each cause in words."""
 
 LONGEST_START_NS = 100_000
 """An idle GPU starts work microseconds, at most some tens, after its launch call returned. What takes longer than this

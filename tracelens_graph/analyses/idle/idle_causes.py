@@ -86,11 +86,8 @@ def idle_causes(g: Core | Window) -> Table:
         found = blame(w.core, idle, np.arange(len(idle.row)), (cause,))
         because = found.row
         records.append({
-            "cause": cause.name,
-            "gaps": int((part > 0).sum()),
-            "idle_ms": time / 1e6,
-            "percent_of_idle": 100 * time / total,
-            "percent_of_total": 100 * time / idle.total_ns,
+            "cause": cause.name, "gaps": int((part > 0).sum()), "idle_ms": time / 1e6,
+            "percent_of_idle": 100 * time / total, "percent_of_total": 100 * time / idle.total_ns,
             "longest_ms": int(part[longest]) / 1e6,
             "gap_start_ms": float(w.core.info.shown_ms(int(idle.start[longest]))),
             "ends_with_uid": int(c.uid[idle.row[longest]]),

@@ -92,15 +92,12 @@ def idle_gaps(g: Core | Window, device: int | None = None, min_us: float = 1, to
     linked, leading = launch >= 0, leading_causes(idle)[shown]
     columns: dict[str, Cells] = {
         "device": [number if number != -1 else None for number in c.device[row].tolist()],
-        "gap_start_ms": core.info.shown_ms(start),
-        "gap_us": length[shown] / 1e3,
-        "cause": [Cause(number).name for number in leading.tolist()],
-        "next": names_of(core, row),
-        "next_uid": c.uid[row],
-        "launch": names_of(core, launch),
+        "gap_start_ms": core.info.shown_ms(start), "gap_us": length[shown] / 1e3,
+        "cause": [Cause(number).name for number in leading.tolist()], "next": names_of(core, row),
+        "next_uid": c.uid[row], "launch": names_of(core, launch),
         "launch_begin_us": np.where(linked, (c.start_ns[launch] - start) / 1e3, np.nan),
         "launch_end_us": np.where(linked, (ends(core, launch) - start) / 1e3, np.nan),
-    }
+    }  # fmt: skip
     for what, (at, part) in host_parts(core, row, start, end).items():
         columns[what] = names_of(core, at)
         columns[f"{what}_us"] = [ns / 1e3 if found >= 0 else None for found, ns in zip(at, part.tolist(), strict=True)]

@@ -27,9 +27,7 @@ KERNEL_SUMMARY = TableSchema(
     "How long the kernels ran, one row per launching op, kernel and stream.",
     {
         "Parent op category": Column.text(
-            "category of the launching op, or of the runtime call where no op is",
-            "category",
-            compared="carried",
+            "category of the launching op, or of the runtime call where no op is", "category", compared="carried"
         ),
         "Parent cpu_op": Column.key("op nearest above the launch; the runtime call where no op is", "op"),
         "kernel_category": Column.text("what the kernel does, by its name and the op that launched it", "does"),

@@ -64,8 +64,7 @@ DEVICE_USE = TableSchema(
         "name": Column.text("what it is called"),
         "multiprocessors": Column("how many it has"),
         "time_ms": Column(
-            "time of all steps, see `step_breakdown`; without steps from the first kernel to the end of the last",
-            "ms",
+            "time of all steps, see `step_breakdown`; without steps from the first kernel to the end of the last", "ms"
         ),
         "kernel_ms": Column("part of it in which a kernel runs, one of communication, too", "ms"),
         "utilization_percent": Column("kernel_ms as share of time_ms", "%"),

@@ -159,11 +159,10 @@ def queues(g: Core | Window, capacity: int = CAPACITY) -> Table:
         "mean_length": [int(ns.sum()) / whole if whole > 0 else None for ns, whole in zip(waits, span, strict=True)],
         "max_length": np.array([one.longest for one in found], np.int64),
         "max_us": [_shown_us(w.core, one.course) for one in found],
-        "mean_wait_us": [float(ns.mean()) / 1e3 if len(ns) else None for ns in waits],
-        "full_us": full_ns / 1e3,
+        "mean_wait_us": [float(ns.mean()) / 1e3 if len(ns) else None for ns in waits], "full_us": full_ns / 1e3,
         "full_percent": percent(full_ns, np.array(span, np.int64)),
         "blocked_us": [_blocked_ns(c, one, when) / 1e3 for one, when in zip(found, full, strict=True)],
-    }
+    }  # fmt: skip
     return QUEUES.table(columns, w.titled("Queues of streams"), [*_notes(w), *_near_their_longest(found, capacity)])
 
 

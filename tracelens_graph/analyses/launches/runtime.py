@@ -89,22 +89,14 @@ def runtime_summary(g: Core | Window) -> Table:
     longest_calls = calls[c.dur_ns[calls] == host.max[of(calls)]]
     longest[of(longest_calls)] = c.uid[longest_calls]
     columns: dict[str, Cells] = {
-        "name": [core.names[code] for code in codes.tolist()],
-        "calls": host.count,
-        "host_sum_us": host.sum / 1e3,
-        "host_mean_us": host.mean / 1e3,
-        "host_median_us": host.median / 1e3,
-        "host_max_us": host.max / 1e3,
-        "host_self_us": sum_by_group(of(every), _self_ns(c, every), names) / 1e3,
-        "gpu_events": work.count,
-        "gpu_sum_us": work.sum / 1e3,
-        "calls_without_gpu": np.bincount(of(calls[idle]), minlength=names),
-        "delay_min_us": waits.min / 1e3,
-        "delay_median_us": waits.median / 1e3,
-        "delay_p90_us": waits.quantile(0.9) / 1e3,
-        "delay_max_us": waits.max / 1e3,
+        "name": [core.names[code] for code in codes.tolist()], "calls": host.count, "host_sum_us": host.sum / 1e3,
+        "host_mean_us": host.mean / 1e3, "host_median_us": host.median / 1e3, "host_max_us": host.max / 1e3,
+        "host_self_us": sum_by_group(of(every), _self_ns(c, every), names) / 1e3, "gpu_events": work.count,
+        "gpu_sum_us": work.sum / 1e3, "calls_without_gpu": np.bincount(of(calls[idle]), minlength=names),
+        "delay_min_us": waits.min / 1e3, "delay_median_us": waits.median / 1e3,
+        "delay_p90_us": waits.quantile(0.9) / 1e3, "delay_max_us": waits.max / 1e3,
         "longest_uid": [uid if uid >= 0 else None for uid in longest.tolist()],
-    }
+    }  # fmt: skip
     order = np.lexsort((codes, -work.sum, -host.sum))
     columns = {name: picked(cells, order) for name, cells in columns.items()}
     if len(unlinked):

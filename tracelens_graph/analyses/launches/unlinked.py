@@ -75,17 +75,13 @@ def unlinked(g: Core | Window) -> Table:
         [number if number != -1 else None for number in column[rows[first]].tolist()] for column in (c.device, c.stream)
     )
     columns: dict[str, Cells] = {
-        "device": device,
-        "stream": stream,
-        "gpu_events": np.bincount(group, minlength=len(first)),
-        "unlinked_events": np.bincount(group[lone], minlength=len(first)),
-        "gpu_sum_us": time / 1e3,
-        "unlinked_us": lost / 1e3,
-        "percent_of_stream": percent(lost, time),
+        "device": device, "stream": stream, "gpu_events": np.bincount(group, minlength=len(first)),
+        "unlinked_events": np.bincount(group[lone], minlength=len(first)), "gpu_sum_us": time / 1e3,
+        "unlinked_us": lost / 1e3, "percent_of_stream": percent(lost, time),
         "percent": percent(lost, int(time.sum())),
         "first_linked_ms": np.where(np.isfinite(first_linked), core.info.shown_ms(first_linked), np.nan),
         "last_unlinked_ms": np.where(np.isfinite(last_lone), core.info.shown_ms(last_lone), np.nan),
-    }
+    }  # fmt: skip
     order = np.lexsort((c.stream[rows[first]], c.device[rows[first]], -lost))
     return UNLINKED.table(columns, w.titled("GPU work without a launch by stream")).take(order)
 
@@ -107,15 +103,12 @@ def unlaunched_gpu_time(g: Core | Window) -> Table:
     lead = rows[first]
     columns = {
         "kind": [Kind(kind).name for kind in c.kind[lead].tolist()],
-        "name": [core.names[code] for code in c.name[lead].tolist()],
-        "streams": streams,
-        "gpu_events": np.bincount(group, minlength=groups),
-        "gpu_sum_us": sums / 1e3,
+        "name": [core.names[code] for code in c.name[lead].tolist()], "streams": streams,
+        "gpu_events": np.bincount(group, minlength=groups), "gpu_sum_us": sums / 1e3,
         "percent": 100 * sums / max(int(c.dur_ns[w.gpu_rows].sum()), 1),
         "early_events": np.bincount(group[c.start_ns[rows] < begin], minlength=groups),
         "first_start_ms": core.info.shown_ms(c.start_ns[lead]),
-        "last_end_ms": core.info.shown_ms(Groups(group, c.end_ns[rows], groups).max),
-        "uid": c.uid[lead],
-    }
+        "last_end_ms": core.info.shown_ms(Groups(group, c.end_ns[rows], groups).max), "uid": c.uid[lead],
+    }  # fmt: skip
     table = UNLAUNCHED_GPU_TIME.table(columns, w.titled("GPU work whose launch is not in the trace"))
     return table.take(np.argsort(-sums, kind="stable"))

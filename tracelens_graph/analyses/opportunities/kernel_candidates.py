@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tracelens_graph.analyses.diagnosis.finding import percent
-from tracelens_graph.analyses.diagnosis.verdict import whole_note
+from tracelens_graph.analyses.diagnosis.outside_steps import whole_note
 from tracelens_graph.analyses.opportunities.opportunities import device_named, places
-from tracelens_graph.analyses.performance.judged_ops import JudgedOp, judged_ops
-from tracelens_graph.analyses.performance.perf_tables import attributed_calls, example_uids, rows_of_calls
+from tracelens_graph.analyses.performance.judged_ops import JudgedOp, device_notes, judged_ops
 from tracelens_graph.analyses.performance.roofline_points import BELOW_ROOF
-from tracelens_graph.analyses.shared.grouping import Groups, group_by
 from tracelens_graph.frameworks import NAMESPACES
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
@@ -70,56 +64,36 @@ def kernel_candidates(g: Core | Window, arch: Architecture | str | None = None, 
         One row per row of `unified_perf_summary` with a kernel, but for communication.
     """
     w = window_of(g)
-    every = judged_ops(w, device_named(arch))
-    ops = [one for one in every if one.kernels and one.row["op category"] != "Communication"]
+    device = device_named(arch)
+    ops = [one for one in judged_ops(w, device) if one.kernels and one.row["op category"] != "Communication"]
     total_ns = int(w.core.columns.dur_ns[w.gpu_rows].sum())
     ops.sort(key=lambda one: (-(one.won_ns or 0), -one.us))
-    judged, kernels = ops[: top or None], _kernels(w)
+    judged = ops[: top or None]
     records = [
         {
-            **_of_op(one, kernels[one.uid]),
-            "percent": percent(1e3 * one.us, total_ns),
-            "module": module,
-            "line": line,
-            "percent_of_roof": one.percent_of_roof,
-            "could_win_ms": None if one.won_ns is None else one.won_ns / 1e6,
+            **_of_op(one),
+            "percent": percent(1e3 * one.us, total_ns), "module": module, "line": line,
+            "percent_of_roof": one.percent_of_roof, "could_win_ms": None if one.won_ns is None else one.won_ns / 1e6,
             "command": _replay(w, one),
         }
         for one, (module, line) in zip(judged, places(w, [one.uid for one in judged]), strict=True)
-    ]
+    ]  # fmt: skip
     more = len(ops) - len(judged)
     notes = [f"{more:,} more (top=0 gives all)"] if more else []
     notes += [note] if (note := whole_note(w)) else []
-    notes += [f"nothing has a roof: {every.missing}"] if every.missing and ops else []
+    notes += device_notes(w, device, "nothing has a roof") if ops else []
     return replace(KERNEL_CANDIDATES.of_records(records, w.titled("Kernels worth work"), notes), more=more)
 
 
-def _kernels(w: Window) -> Mapping[int, Sequence[str]]:
-    """First call of each row of `unified_perf_summary` -> names of the kernels of all its calls, by their time."""
-    c, (calls, alone) = w.core.columns, attributed_calls(w)
-    row, first = rows_of_calls(calls, alone, False)
-    uids = example_uids(calls, alone, first)
-    kernel, at = group_by(row[calls.of], c.name[calls.gpu])
-    found: dict[int, list[str]] = defaultdict(list)
-    for event in at[np.argsort(-Groups(kernel, c.dur_ns[calls.gpu], len(at)).sum, kind="stable")].tolist():
-        found[int(uids[row[calls.of[event]]])].append(w.core.names[c.name[calls.gpu[event]]])
-    return found
-
-
-def _of_op(one: JudgedOp, kernels: Sequence[str]) -> dict[str, Any]:
-    row, crossing = one.row, {over_the_link([name]) for name in kernels}
+def _of_op(one: JudgedOp) -> dict[str, Any]:
+    row, kernels = one.row, one.kernels
+    crossing = {over_the_link([name]) for name in kernels}
     is_mixed = len(crossing) > 1 and one.bound and one.bound != "compute-bound"
     return {
-        "kernel": kernels[0],
-        "op": row["name"],
-        "input_dims": row["Input Dims"],
-        "input_types": row["Input type"],
-        "calls": row["operation_count"],
-        "kernels": len(kernels),
-        "time_ms": one.us / 1e3,
-        "bound": "in part by the link" if is_mixed else one.bound.removesuffix("-bound"),
-        "uid": one.uid,
-    }
+        "kernel": kernels[0], "op": row["name"], "input_dims": row["Input Dims"], "input_types": row["Input type"],
+        "calls": row["operation_count"], "kernels": len(kernels), "time_ms": one.us / 1e3,
+        "bound": "in part by the link" if is_mixed else one.bound.removesuffix("-bound"), "uid": one.uid,
+    }  # fmt: skip
 
 
 def _replay(w: Window, one: JudgedOp) -> str:

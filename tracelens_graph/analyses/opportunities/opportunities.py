@@ -12,9 +12,10 @@ from tracelens_graph.analyses.diagnosis.account import PARTS, account_of
 from tracelens_graph.analyses.diagnosis.families import fitting
 from tracelens_graph.analyses.diagnosis.finding import ADVICE, percent
 from tracelens_graph.analyses.diagnosis.headline import capture, other_accelerator, too_little
+from tracelens_graph.analyses.diagnosis.outside_steps import whole_note
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.rules import RULES
-from tracelens_graph.analyses.performance.judged_ops import device_of
+from tracelens_graph.analyses.performance.judged_ops import device_notes, device_of
 from tracelens_graph.analyses.performance.roofline_points import BELOW_ROOF
 from tracelens_graph.analyses.shared.call_stacks import module_stacks
 from tracelens_graph.graph.core import Core
@@ -73,27 +74,19 @@ def opportunities(g: Core | Window, arch: Architecture | str | None = None) -> T
     return OPPORTUNITIES.of_records(
         [
             {
-                "id": one.id,
-                "what": f"{one.what}; try: {tried}" if tried else one.what,
-                "module": one.module or module,
-                "line": line,
-                "calls": one.calls,
-                "time_ms": one.ns / 1e6,
-                "could_win_ms": None if one.won_ns is None else one.won_ns / 1e6,
-                "percent": percent(one.ns, whole),
+                "id": one.id, "what": f"{one.what}; try: {tried}" if tried else one.what,
+                "module": one.module or module, "line": line, "calls": one.calls, "time_ms": one.ns / 1e6,
+                "could_win_ms": None if one.won_ns is None else one.won_ns / 1e6, "percent": percent(one.ns, whole),
                 "could_win_percent": None if one.won_ns is None else percent(one.won_ns, whole),
-                "bound": one.evidence.get("bound", ""),
-                "percent_of_roof": one.evidence.get("percent_of_roof"),
-                "mean_percent_of_roof": one.evidence.get("mean_percent_of_roof"),
-                "assumption": one.assumption,
-                "advice": tried,
-                "uid": one.uid,
+                "bound": one.evidence.get("bound", ""), "percent_of_roof": one.evidence.get("percent_of_roof"),
+                "mean_percent_of_roof": one.evidence.get("mean_percent_of_roof"), "assumption": one.assumption,
+                "advice": tried, "uid": one.uid,
             }
             for one, tried, (module, line) in zip(found, advice, places(w, [one.uid for one in found]), strict=True)
         ],
         w.titled("Opportunities"),
         _notes(w, device),
-    )
+    )  # fmt: skip
 
 
 def found_in(w: Window, arch: Architecture | None = None, parts: Collection[str] = PARTS) -> list[Opportunity]:
@@ -135,8 +128,9 @@ def _notes(w: Window, arch: Architecture | None) -> Iterator[str]:
     yield "rows may overlap: time that two of them could win is won once"
     if few := too_little(account_of(w)):
         yield f"{few.text}; waiting for the host is left out"
-    if missing := device_of(w, arch)[1]:
-        yield f"rules that compare with a roof found nothing: {missing}"
+    yield from device_notes(w, arch, "rules that compare with a roof found nothing")
+    if note := whole_note(w):
+        yield note
 
 
 def device_named(arch: Architecture | str | None) -> Architecture | None:

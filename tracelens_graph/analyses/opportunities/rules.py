@@ -111,7 +111,7 @@ RULES: Mapping[str, Rule] = {
         "the host never waits for the GPU", _TUNING_GUIDE,
     ),
     "python": _loss(
-        "python", "the GPU waits for Python between ops", "host", "Python is done before the GPU is", _TUNING_GUIDE
+        "python", "the GPU waits for Python code", "host", "Python is done before the GPU is", _TUNING_GUIDE
     ),
     "launches": _loss(
         "launches", "the GPU waits for ops and launch calls", "host", "work is always launched ahead", _GRAPHS

@@ -109,18 +109,14 @@ def kernel_sequences(g: Core | Window, contains: str = "", min_kernels: int = MI
     traffic_ns = gpu_ns * _shares(w, sequences)
     computes = np.array([bool((gpu_classes(core, rows) == COMPUTATION).all()) for rows in sequences], bool)
     columns: dict[str, Cells] = {
-        "op": _normal_names(core, calls.rows[example]),
-        "kernels": size[example],
-        "count": np.bincount(group, minlength=number),
-        "gpu_time_us": gpu_ns / 1e3,
+        "op": _normal_names(core, calls.rows[example]), "kernels": size[example],
+        "count": np.bincount(group, minlength=number), "gpu_time_us": gpu_ns / 1e3,
         "percent": percent(gpu_ns, int(c.dur_ns[w.gpu_rows].sum())),
-        "host_us": sum_by_group(group, c.dur_ns[calls.rows], number) / 1e3,
-        "between_us": between_ns / 1e3,
-        "traffic_us": traffic_ns / 1e3,
-        "saved_us": (np.where(computes, between_ns, 0) + traffic_ns) / 1e3,
+        "host_us": sum_by_group(group, c.dur_ns[calls.rows], number) / 1e3, "between_us": between_ns / 1e3,
+        "traffic_us": traffic_ns / 1e3, "saved_us": (np.where(computes, between_ns, 0) + traffic_ns) / 1e3,
         "uid": c.uid[calls.rows[example]],
         "sequence": [[core.names[code] for code in c.name[rows].tolist()] for rows in sequences],
-    }
+    }  # fmt: skip
     below = contains or "ops and modules"
     none = f"none has {min_kernels} GPU events or more below it; -p min_kernels=N takes other lengths"
     table = KERNEL_SEQUENCES.table(columns, w.titled(f"Sequences of kernels below {below}"), [none] * (not number))

@@ -23,11 +23,7 @@ INSTRUCTION_COSTS = TableSchema(
     {
         "instruction": Column.key("name of the instruction", "instruction"),
         "program": Column.key("name of its compiled program", "program", drop_priority=2),
-        "kind": Column.key(
-            "its opcode; of a fusion or a custom call also what it does",
-            "kind",
-            drop_priority=2,
-        ),
+        "kind": Column.key("its opcode; of a fusion or a custom call also what it does", "kind", drop_priority=2),
         "calls": Column.count("how often it ran", "calls", drop_priority=2),
         "flops": Column("operations of a run without transcendental ones", heading="FLOPs", drop_priority=-1),
         "transcendentals": Column("transcendental operations of a run", heading="transc.", drop_priority=3),

@@ -13,13 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.ops.kernel_details import (
-    Overlap,
-    detail_columns,
-    details_of_unlinked,
-    overlap,
-    truncated,
-)
+from tracelens_graph.analyses.ops.kernel_details import Overlap, detail_columns, details_of_unlinked, overlap, truncated
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED, OpCalls, launchers
 from tracelens_graph.analyses.shared.call_columns import (
     argument_cells,
@@ -124,9 +118,7 @@ _DIRECT |= {
 }
 
 _SUBTREE = statistics("total_subtree_kernel_time_{}", _BELOW, "us", (*FIVE, "sum"))
-_SUBTREE |= {
-    "total_subtree_kernel_time_sum": replace(_SUBTREE["total_subtree_kernel_time_sum"], compared="diff"),
-}
+_SUBTREE |= {"total_subtree_kernel_time_sum": replace(_SUBTREE["total_subtree_kernel_time_sum"], compared="diff")}
 
 _OVERLAP = statistics(
     "overlap_pct_{}", "the share of the call's busy time with a kernel beside it, 0 to 1, in hundredths", "", FIVE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,16 +15,23 @@ import numpy as np
 from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.finding import percent_text
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
-from tracelens_graph.analyses.performance.perf_tables import COMMUNICATION_LINE, unified_perf_summary
+from tracelens_graph.analyses.performance.perf_tables import (
+    COMMUNICATION_LINE,
+    attributed_calls,
+    example_uids,
+    rows_of_calls,
+    unified_perf_summary,
+)
 from tracelens_graph.analyses.performance.roofline_points import Reached, positive, reached
 from tracelens_graph.analyses.performance.roofline_summary import NO_MODEL, WINDOWED, Roofed, roofed
 from tracelens_graph.analyses.performance.unified import unified
+from tracelens_graph.analyses.shared.grouping import Groups, group_by
 from tracelens_graph.categories.kernel_names import parse_name
 from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.thread_blocks import device_properties, grid_in_blocks, multiprocessors, sizes
 from tracelens_graph.graph.window import Window
 from tracelens_graph.perf.cost import Cost
-from tracelens_graph.perf.devices import Architecture, detect
+from tracelens_graph.perf.devices import Architecture, detect, taken_for
 from tracelens_graph.perf.occupancy import Occupancy, theoretical_occupancy
 from tracelens_graph.perf.roofs import roofline, traffic_us
 from tracelens_graph.perf.scalar_types import known
@@ -52,6 +60,17 @@ def device_of(w: Window, arch: Architecture | None) -> tuple[Architecture | None
     """The device whose rates count, or why none is known."""
     found = arch or detect(w.core.info.metadata.get("deviceProperties"))
     return (None, found) if isinstance(found, str) else (found, "")
+
+
+def device_notes(w: Window, arch: Architecture | None, without: str) -> list[str]:
+    """Of the device whose rates count: what it was taken for, or what is not known without one, and why there is none.
+
+    Args:
+        without: what a table lacks without a device, in words.
+    """
+    _, missing = device_of(w, arch)
+    taken = "" if arch else taken_for(w.core.info.metadata.get("deviceProperties"))
+    return [f"{without}: {missing}"] if missing else [taken] if taken else []
 
 
 @dataclass(frozen=True)
@@ -223,12 +242,13 @@ class JudgedOp:
 
     @property
     def kernels(self) -> list[str]:
-        """Names of the kernels of its calls."""
-        return [str(one["name"]) for one in self.row["kernel_details_summary"] or ()]
+        """Names of the kernels of its calls, the one with most time over all of them first."""
+        core = self.ops.w.core
+        return [core.names[core.columns.name[event]] for event in self.ops.ran.get(self.uid, ())]
 
     @cached_property
     def work(self) -> Work:
-        """Its sizes, and how its longest kernel was launched."""
+        """Its sizes, and how the kernel with most of its time was launched."""
         moved, launch = self.row["Data Moved (MB)"], self.ops.launches.get(self.uid, _Launch())
         return Work(
             self.name, str(self.row["op category"] or ""), self._dims, self._types,
@@ -249,7 +269,7 @@ class JudgedOp:
 
 @dataclass(frozen=True)
 class _Launch:
-    """How the longest kernel of a call was launched; None for what is not known.
+    """How the kernel with most time in some calls was launched; None for what is not known.
 
     Attributes:
         kernel: its name.
@@ -315,20 +335,28 @@ class JudgedOps:
         return f"gfx{major}{minor}" if self._properties.get("warpSize") == _WAVE else f"sm{major}{minor}"
 
     @cached_property
+    def ran(self) -> Mapping[int, list[int]]:
+        """uid of the first call -> row of a GPU event of each kernel, that of the kernel with most time first."""
+        c, (calls, alone) = self.w.core.columns, attributed_calls(self.w)
+        row, first = rows_of_calls(calls, alone, False)
+        kernel, at = group_by(row[calls.of], c.name[calls.gpu])
+        at = at[np.argsort(-Groups(kernel, c.dur_ns[calls.gpu], len(at)).sum, kind="stable")]
+        found: dict[int, list[int]] = defaultdict(list)
+        uids = example_uids(calls, alone, first)[row[calls.of[at]]]
+        for uid, event in zip(uids.tolist(), calls.gpu[at].tolist(), strict=True):
+            found[uid].append(event)
+        return found
+
+    @cached_property
     def launches(self) -> Mapping[int, _Launch]:
-        """uid of the first call -> how its longest kernel was launched, of operations with much of the time."""
+        """uid of the first call -> how its leading kernel was launched, of operations with much of the time."""
         core, c = self.w.core, self.w.core.columns
-        longest: dict[int, int] = {}
-        for op in self.expensive():
-            row = core.row(op.uid)
-            low, high = np.searchsorted(core.gpu_rows, (row, int(c.last[row]) + 1))
-            if len(own := core.gpu_rows[low:high]):
-                longest[op.uid] = int(own[c.dur_ns[own].argmax()])
+        leading = {op.uid: self.ran[op.uid][0] for op in self.expensive() if op.uid in self.ran}
         try:
-            events = core.details.events([int(c.uid[row]) for row in longest.values()])
+            events = core.details.events([int(c.uid[row]) for row in leading.values()])
         except TraceError:  # the file is gone
             events = {}
-        return {uid: self._launch(row, events.get(int(c.uid[row]), {})) for uid, row in longest.items()}
+        return {uid: self._launch(row, events.get(int(c.uid[row]), {})) for uid, row in leading.items()}
 
     def _launch(self, row: int, event: Mapping[str, Any]) -> _Launch:
         core, c = self.w.core, self.w.core.columns

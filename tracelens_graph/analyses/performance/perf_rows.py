@@ -12,7 +12,7 @@ import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import OpCalls
 from tracelens_graph.analyses.shared.call_columns import statistic
-from tracelens_graph.analyses.shared.grouping import Cells, Groups
+from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by
 from tracelens_graph.errors import ExtensionError
 from tracelens_graph.graph.arrays import quotients
 from tracelens_graph.perf.cost import CannotModel, Cost
@@ -86,6 +86,18 @@ class CostedCalls:
     def roof_of_first(self, first: np.ndarray) -> list[Roof | None]:
         """The roofs of some calls."""
         return [self.roofs[code] if code >= 0 else None for code in self.cost[first].tolist()]
+
+    def bounds(self, group: np.ndarray, groups: int) -> list[str | None]:
+        """What bounds those calls of each group with most time, as copies over the link and on the device may be one
+        group; None where it is not known."""
+        known = np.flatnonzero(~np.isnan(self.roof_us))
+        which, first = group_by(group[known], self.cost[known])
+        time = Groups(which, self.calls.direct_ns[known], len(first)).sum
+        calls = known[first[np.argsort(-time, kind="stable")[::-1]]]
+        found: list[str | None] = [None] * groups
+        for of, roof in zip(group[calls].tolist(), self.roof_of_first(calls), strict=True):
+            found[of] = roof.bound if roof else None
+        return found
 
 
 def work_columns(costs: Sequence[Cost | None], suffix: str = "") -> dict[str, Cells]:

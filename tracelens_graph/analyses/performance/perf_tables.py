@@ -173,7 +173,7 @@ def unified_perf_summary(
     }
     if arch:
         roofs = found.roof_of_first(first)
-        columns["Roofline Bound"] = [roof.bound if roof else None for roof in roofs]
+        columns["Roofline Bound"] = found.bounds(group, len(first))
     busy = Groups(group, calls.direct_ns, len(first))
     rates = {name: Groups(group, values, len(first)) for name, values in found.rates.items()}
     for name, values in rates.items():

@@ -172,20 +172,17 @@ def _point(row: Mapping[str, Any]) -> Point:
     rates = reached(row)
     types = (str(name).removeprefix("c10::") for name in row["Input type"] or () if name and name != "Scalar")
     return Point(
-        name=str(row["name"]),
-        category=str(row["op category"]),
+        name=str(row["name"]), category=str(row["op category"]),
         shapes=" ".join(str(dims) for dims in row["Input Dims"] or () if dims),
-        types=", ".join(filter(None, (*dict.fromkeys(types), row["Compute Spec"]))),
-        x=row["FLOPS/Byte"],
-        y=rates.tflops_s or 0.0,
-        us=row["Kernel Time (µs)_sum"],
-        percent=row["Percentage (%)"],
-        calls=row["operation_count"],
-        uid=row["ex_UID"],
-        roof=rates.percent_of_roof,
-        bound=str(row["Roofline Bound"] or "").removesuffix("_BOUND").lower(),
+        types=", ".join(filter(None, (*dict.fromkeys(types), row["Compute Spec"]))), x=row["FLOPS/Byte"],
+        y=rates.tflops_s or 0.0, us=row["Kernel Time (µs)_sum"], percent=row["Percentage (%)"],
+        calls=row["operation_count"], uid=row["ex_UID"], roof=rates.percent_of_roof, bound=_bound(row),
         won_us=rates.won_us,
-    )
+    )  # fmt: skip
+
+
+def _bound(row: Mapping[str, Any]) -> str:
+    return str(row["Roofline Bound"] or "").removesuffix("_BOUND").lower()
 
 
 BELOW_ROOF = TableSchema(
@@ -226,16 +223,13 @@ def below_roof(ops: Table) -> Table:
     found.sort(key=lambda pair: -(pair[0].won_us or 0))
     rows = [row for _, row in found]
     columns = {
-        "op": [str(row["name"]) for row in rows],
-        "input_dims": [row["Input Dims"] for row in rows],
-        "input_types": [row["Input type"] for row in rows],
-        "bound": [str(row["Roofline Bound"] or "").removesuffix("_BOUND").lower() for row in rows],
+        "op": [str(row["name"]) for row in rows], "input_dims": [row["Input Dims"] for row in rows],
+        "input_types": [row["Input type"] for row in rows], "bound": [_bound(row) for row in rows],
         "calls": [row["operation_count"] for row in rows],
         "time_ms": [row["Kernel Time (µs)_sum"] / 1e3 for row in rows],
         "percent_of_roof": [it.percent_of_roof for it, _ in found],
         "mean_percent_of_roof": [row["Pct Roofline_mean"] for row in rows],
         "flops_per_byte": [row["FLOPS/Byte"] for row in rows],
-        "could_be_won_ms": [(it.won_us or 0) / 1e3 for it, _ in found],
-        "uid": [row["ex_UID"] for row in rows],
-    }
+        "could_be_won_ms": [(it.won_us or 0) / 1e3 for it, _ in found], "uid": [row["ex_UID"] for row in rows],
+    }  # fmt: skip
     return BELOW_ROOF.table(columns, "Operations below the roof, by what could be won")

@@ -98,16 +98,11 @@ PART_MEANING = {
 }
 
 _OF_CAUSE = {
-    Cause.launches: Part.launch_bound,
-    Cause.data_loader: Part.host_bound,
-    Cause.synchronization: Part.host_bound,
-    Cause.host_to_device_copy: Part.host_bound,
-    Cause.allocation: Part.host_bound,
-    Cause.python: Part.host_bound,
-    Cause.compilation: Part.host_bound,
-    **dict.fromkeys(BETWEEN_STEPS, Part.host_bound),
-    Cause.outside: Part.outside_window,
-}
+    Cause.launches: Part.launch_bound, Cause.outside: Part.outside_window, **dict.fromkeys((
+        Cause.data_loader, Cause.synchronization, Cause.host_to_device_copy, Cause.allocation, Cause.python,
+        Cause.compilation, *BETWEEN_STEPS,
+    ), Part.host_bound),
+}  # fmt: skip
 """Cause of idle time -> its part; of others the part is `other_idle`."""
 _ROOFED = (Part.compute_bound, Part.memory_bound, Part.memory_only, Part.link_bound)
 
@@ -184,14 +179,12 @@ def roofline_summary(g: Core | Window, arch: Architecture) -> Table:
     known = np.isin(shown, (*_ROOFED, Part.launch_bound, Part.host_bound))
     total = int(time.sum())
     columns: dict[str, Cells] = {
-        "part": [p.name for p in shown],
-        "count": count[shown],
-        "time_ms": time[shown] / 1e6,
+        "part": [p.name for p in shown], "count": count[shown], "time_ms": time[shown] / 1e6,
         "percent": 100 * time[shown] / total if total else np.full(len(shown), np.nan),
         "at_roof_ms": np.where(known, at_roof[shown] / 1e6, np.nan),
         "could_be_won_ms": np.where(known, (time - at_roof)[shown] / 1e6, np.nan),
         "meaning": [PART_MEANING[p] for p in shown],
-    }
+    }  # fmt: skip
     notes = [
         *unlinked_notes(w, left_out=False),
         *_overlap_note(w, int(duration.sum())),
@@ -322,10 +315,9 @@ def _unmodelled(w: Window, work: _Work) -> Table:
     columns: dict[str, Cells] = {
         "op": [w.core.names[c.name[row]] if row >= 0 else NO_LAUNCH for row in op[first].tolist()],
         "reason": [work.reasons[-1 - code] for code in work.code[left[first]].tolist()],
-        "gpu_events": np.bincount(group, minlength=len(first)),
-        "gpu_sum_ms": time / 1e6,
+        "gpu_events": np.bincount(group, minlength=len(first)), "gpu_sum_ms": time / 1e6,
         "percent": 100 * time / max(int(duration.sum()), 1),
-    }
+    }  # fmt: skip
     order = cell_order(time, columns["op"], columns["reason"])
     notes = unlinked_notes(w, left_out=False)
     communication = int(duration[work.communicates].sum())

@@ -75,13 +75,11 @@ def work_summary(g: Core | Window) -> Table:
     time = np.array([row["total_ms"] for _, row in order], float)
     gflop = np.array([row["gflop"] for _, row in order], float)
     columns: dict[str, Any] = {
-        "family": [family for (family, _), _ in order],
-        "sizes": [sizes for (_, sizes), _ in order],
-        "total_ms": time,
+        "family": [family for (family, _), _ in order], "sizes": [sizes for (_, sizes), _ in order], "total_ms": time,
         "calls": np.array([row["calls"] for _, row in order], np.int64),
         "tflops_s": np.where((gflop > 0) & (time > 0), gflop / np.where(time > 0, time, np.nan), np.nan),
         "op": [max(row["ops"], key=lambda name: row["ops"][name]) for _, row in order],
-    }
+    }  # fmt: skip
     return WORK_SUMMARY.table(columns, w.titled("GPU time by family and sizes"))
 
 

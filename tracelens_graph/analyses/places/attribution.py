@@ -314,10 +314,7 @@ def _table(
     shown = shown[
         np.lexsort((first[shown], -values["inclusive_sum_us"][shown], np.maximum(shown - len(g.names) + 1, 0)))
     ]
-    columns: dict[str, np.ndarray | list[Any]] = {
-        "name": [labels[i] for i in shown.tolist()],
-        "count": count[shown],
-    }
+    columns: dict[str, np.ndarray | list[Any]] = {"name": [labels[i] for i in shown.tolist()], "count": count[shown]}
     columns |= {key: time[shown] / 1000 for key, time in values.items()}
     columns["inclusive_percent"] = 100 * values["inclusive_sum_us"][shown] / max(total, 1)
     columns["uid"] = [uid if uid >= 0 else None for uid in first[shown].tolist()]

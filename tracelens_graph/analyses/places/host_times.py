@@ -58,9 +58,7 @@ _OF_A_LEVEL: About = {name: column for name, column in _COLUMNS.items() if name 
 
 
 HOST_TIMES = TableSchema(
-    "host_times",
-    "Where the host's time went: by op, function of Python, line, module or thread.",
-    _COLUMNS,
+    "host_times", "Where the host's time went: by op, function of Python, line, module or thread.", _COLUMNS
 )
 HOST_FUNCTIONS = TableSchema("host_functions", "Host time by Python function, including built-in ones.", _OF_A_LEVEL)
 HOST_LINES = TableSchema("host_lines", "Host time by calling line of Python.", _OF_A_LEVEL)

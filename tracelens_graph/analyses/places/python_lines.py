@@ -19,11 +19,7 @@ from tracelens_graph.tables.column import About, Column
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
 
-_WORK: About = {
-    "gpu_events": Column.count("GPU events below them"),
-    "gpu_sum_us": GPU_SUM,
-    "gpu_busy_us": GPU_BUSY,
-}
+_WORK: About = {"gpu_events": Column.count("GPU events below them"), "gpu_sum_us": GPU_SUM, "gpu_busy_us": GPU_BUSY}
 
 GPU_TIME_UNDER = TableSchema(
     "gpu_time_under",

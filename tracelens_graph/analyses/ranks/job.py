@@ -117,7 +117,7 @@ class Job:
             evidence = self.matched.comparable
             is_all = evidence is self.matched
             arrivals = (self.table("late_arrivals") if is_all else self._late_arrivals(self._whole, evidence)).records()
-        return lateness(self.figures, arrivals, self.delays, self._sound)
+        return lateness(self.figures, arrivals, self.delays, self.sound)
 
     @cached_property
     def _causes(self) -> JobCauses | None:
@@ -139,7 +139,7 @@ class Job:
         return len(self.matched.whole) == len(self.matched)  # as of the only step
 
     @cached_property
-    def _sound(self) -> Sound | None:
+    def sound(self) -> Sound | None:
         """What each rank costs, by a replay of the whole recording; None where that is not known.
 
         Also of parts that are no steps, and where most collectives are on the host.

@@ -24,7 +24,7 @@ RANK_TIMES = TableSchema(
     "rank_times",
     "How long a step of a job takes, and how much of it is communication and waiting.",
     {
-        "time": Column.key("what is measured", "of a step"),
+        "time": Column.key("what is measured", "time"),
         "mean_ms": Column(
             "mean over steps on the device and ranks; without steps over the ranks, from first to "
             "last GPU event. The last step of a recording ends with its last GPU event, so it lacks "

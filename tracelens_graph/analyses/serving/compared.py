@@ -194,10 +194,8 @@ def _means(side: Served, rows: Rows, weight: np.ndarray) -> dict[str, float]:
 
     found = {name: mean(getattr(side, name)) for name in ("requests", "tokens", "keys")}
     found |= {
-        "gpu_ms": mean(side.busy_ns) / 1e6,
-        "idle_ms": mean(side.inside_ns) / 1e6,
-        "gap_ms": mean(side.gap_ns) / 1e6,
-    }
+        "gpu_ms": mean(side.busy_ns) / 1e6, "idle_ms": mean(side.inside_ns) / 1e6, "gap_ms": mean(side.gap_ns) / 1e6,
+    }  # fmt: skip
     found["step_ms"] = found["gpu_ms"] + found["idle_ms"] + found["gap_ms"]
     found["tokens_per_s"] = found["tokens"] / found["step_ms"] * 1e3 if found["tokens"] and found["step_ms"] else np.nan
     return found | {"iterations": len(rows)}

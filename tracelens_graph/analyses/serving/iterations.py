@@ -262,11 +262,9 @@ class Served:
             "context_requests": self.of_batches(lambda batch: batch.context.count, _counts_requests),
             "context_tokens": self.context_tokens,
             "generation_requests": self.of_batches(lambda batch: batch.generation.count, _counts_requests),
-            "generation_tokens": self.generation_tokens,
-            "keys": self.keys,
-            "captured": self.captured,
+            "generation_tokens": self.generation_tokens, "keys": self.keys, "captured": self.captured,
             "padding": self.padding,
-        }
+        }  # fmt: skip
 
     @cached_property
     def idle_ms(self) -> np.ndarray:
@@ -323,25 +321,19 @@ def iterations(g: Core | Window) -> Table:
     rows = served.found.rows[served.numbers]
     tokens_per_s = np.divide(served.tokens * 1e3, served.device_ms, where=served.tokens > 0, out=_unknown(len(served)))
     figures = {
-        "start_ms": core.info.shown_ms(c.start_ns[rows]),
-        "host_ms": served.found.dur_ns[served.numbers] / 1e6,
-        "device_ms": served.device_ms,
-        "idle_ms": served.idle_ms,
-        "host_gap_ms": served.host_gap_ms,
+        "start_ms": core.info.shown_ms(c.start_ns[rows]), "host_ms": served.found.dur_ns[served.numbers] / 1e6,
+        "device_ms": served.device_ms, "idle_ms": served.idle_ms, "host_gap_ms": served.host_gap_ms,
         "tokens_per_s": tokens_per_s,
-    }
+    }  # fmt: skip
     columns: dict[str, Cells] = {
         "iteration": [*served.numbers.tolist(), None],
         "phase": [*served.phases.tolist(), BETWEEN],
         **{name: [*_whole(cells), None] for name, cells in served.counts.items()},
         **{name: np.append(cells, np.nan) for name, cells in figures.items()},
         "gpu_events": np.bincount(served.group, minlength=count),
-        "gpu_sum_ms": sum_by_group(served.group, c.dur_ns[gpu], count) / 1e6,
-        "busy_ms": served.busy_ns / 1e6,
-        "gap_ms": served.gap_ns / 1e6,
-        "gap_cause": served.gap_causes,
-        "uid": [*c.uid[rows].tolist(), None],
-    }
+        "gpu_sum_ms": sum_by_group(served.group, c.dur_ns[gpu], count) / 1e6, "busy_ms": served.busy_ns / 1e6,
+        "gap_ms": served.gap_ns / 1e6, "gap_cause": served.gap_causes, "uid": [*c.uid[rows].tolist(), None],
+    }  # fmt: skip
     shown = np.arange(count if columns["gpu_events"][-1] else count - 1)
     table = ITERATIONS.table({name: columns[name] for name in ITERATIONS}, title, _notes(served))
     return table.take(shown)

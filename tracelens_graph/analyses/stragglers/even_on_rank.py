@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -25,14 +25,13 @@ from tracelens_graph.analyses.critical_path.rerun import Reach, weights
 from tracelens_graph.analyses.diagnosis.finding import brief
 from tracelens_graph.analyses.shared.gpu_work import COMPUTATION as COMPUTES
 from tracelens_graph.analyses.shared.gpu_work import gpu_classes
-from tracelens_graph.analyses.stragglers.rank_work import HostLabels, Label, Spent
+from tracelens_graph.analyses.stragglers.rank_work import HostLabels, Label, Spent, by_name
 from tracelens_graph.analyses.stragglers.reasons import around, called, most_by_chance
 from tracelens_graph.analyses.stragglers.slow_hosts import HostTotals, totals_of
-from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.deferred import Reader
 from tracelens_graph.graph.window import step_number
-from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
+from tracelens_graph.utils.arrays import Codes, Ns, Rows
 
 COMPUTATION, HOST = 0, 1
 """Types of operations that every job has, by number; behind them transfers by kind."""
@@ -42,6 +41,9 @@ IDEAL, RECORDED = "ideal", "recorded"
 
 _FEW, _ONE_OF, _MOST_LOOKED_AT, _MOST_STEPS = 8, 10, 32, 4
 """So many stretches of the host, or one of so many, are few; how many are looked at, and of how many steps."""
+
+SMALL_SHARE = 0.1
+"""A step, or a reason of a rank, with less than this share of the largest is none of its own."""
 
 _MOST_NAMES = 3
 """Kernels with most of an excess, whose inputs are looked at."""
@@ -156,17 +158,27 @@ def way_on(rank: Reader, asked: tuple[Given, Even, int, int]) -> Way:
             way.edges.setdefault(kind, []).append(edge)
             way.ns[kind] = way.ns.get(kind, 0) + more
             if kind == HOST:
-                way.steps.add(_step(rank.core, int(made.row[made.after[edge]])))
+                way.steps.update(_by_step(rank.core, made.row[made.after[[edge]]], excess[[edge]]))
         point = int(made.before[edge])
         if point >= met:
             return way._replace(part=int(made.collective[point - met]))
     return way
 
 
-def _step(core: Core, row: int) -> int:
-    mark = int(core.step[row])
-    number = step_number(core.names[core.columns.name[mark]]) if mark >= 0 else None
-    return 0 if number is None else number
+def _by_step(core: Core, rows: Rows, ns: Ns) -> Counter[int]:
+    """Number of a step -> the sum over the rows in it; without steps all counts as one, 0."""
+    found = Counter[int]()
+    marks, at = np.unique(core.step[rows], return_inverse=True)
+    for mark, total in zip(marks.tolist(), np.bincount(at, ns).tolist(), strict=True):
+        found[(step_number(core.names[core.columns.name[mark]]) if mark >= 0 else None) or 0] += int(total)
+    return found
+
+
+def _marks(core: Core, steps: Collection[int]) -> Rows:
+    """Rows of the steps with some numbers."""
+    marks = np.unique(core.step)
+    known = [step_number(core.names[core.columns.name[mark]]) if mark >= 0 else None for mark in marks.tolist()]
+    return marks[[one in steps for one in known]]
 
 
 class Excess(NamedTuple):
@@ -176,7 +188,7 @@ class Excess(NamedTuple):
         what: the work with most of it, and what stands around that; of the GPU one each of `names`.
         names: names of the GPU work with most of it, the most first.
         label: what the host did most of the time in the few stretches with most.
-        steps: numbers of the steps of the host with most.
+        steps: numbers of the steps with most; of the GPU none where that is all of them.
         ns: by how much all takes longer, of the host in these steps.
         is_most: whether few stretches of the host have most of all.
         is_chance: whether GPU work takes longer by no more than chance.
@@ -217,8 +229,13 @@ def excess_on(rank: Reader, asked: tuple[Given, Even, int, Sequence[int] | None,
     names = [core.names[codes[one]] for one in most_of]
     what = [brief(name) + around(core, one) for name, one in zip(names, rows, strict=True)]
     name = core.columns.name[made.row[made.after[every]]]
+    of_step = _by_step(core, made.row[made.after[every]], np.maximum(excess[every], 0))
+    steps = sorted(step for step, ns in of_step.items() if ns >= SMALL_SHARE * max(of_step.values()))
     return Excess(
-        what, names, is_chance=bool(excess[every].sum() < most_by_chance(recorded[every], ideal[every], name))
+        what,
+        names,
+        steps=steps if len(steps) < len(of_step) else (),
+        is_chance=bool(excess[every].sum() < most_by_chance(recorded[every], ideal[every], name)),
     )
 
 
@@ -233,10 +250,7 @@ def _of_host(made: Causes, core: Core, edge: Rows, excess: Ns) -> Excess:
         found.setdefault(label, spent)
         sums[label] += int(excess[one])
     label = max(sums, key=lambda one: sums[one])
-    of_step = Counter[int]()
-    for row, ns in zip(made.row[made.after[edge]].tolist(), excess[edge].tolist(), strict=True):
-        of_step[_step(core, row)] += ns
-    most = of_step.most_common(_MOST_STEPS)
+    most = _by_step(core, made.row[made.after[edge]], excess[edge]).most_common(_MOST_STEPS)
     return Excess(
         [called(core, found[label])],
         label=label,
@@ -250,11 +264,9 @@ def label_on(rank: Reader, asked: tuple[Label, Sequence[int]]) -> int:
     """How long the host of a rank spent with a label in some steps, by their numbers; without steps in all, ns."""
     label, steps = asked
     core = rank.core
-    c, marks = core.columns, np.unique(core.step)
-    marks = marks[marks >= 0]
-    wanted = [one for one in marks.tolist() if step_number(core.names[c.name[one]]) in steps]
+    c, wanted = core.columns, _marks(core, steps)
     spans = zip(c.start_ns[wanted].tolist(), c.end_ns[wanted].tolist(), strict=True)
-    every = [(int(c.start_ns.min()), int(c.end_ns.max()))] if not len(marks) else spans
+    every = spans if (core.step >= 0).any() else [(int(c.start_ns.min()), int(c.end_ns.max()))]
     labels = HostLabels(core)
     return sum(labels.within(*span).get(label, Spent()).ns for span in every)
 
@@ -291,20 +303,12 @@ class KernelsOf(NamedTuple):
     ns: int
 
 
-def kernels_on(rank: Reader, _: None) -> dict[str, KernelsOf]:
-    """The GPU work of a rank by name."""
-    core, c = rank.core, rank.core.columns
-    rows = rank.once(kept_rank).points.gpu_rows
-    computes: Mask = gpu_classes(core, rows) == COMPUTES
+def kernels_on(rank: Reader, steps: Collection[int]) -> dict[str, KernelsOf]:
+    """The GPU work of a rank by name, in some steps, by their numbers; without steps in all."""
+    core, rows = rank.core, rank.once(kept_rank).points.gpu_rows
+    rows = rows[np.isin(core.step[rows], _marks(core, steps))] if steps else rows
     found = {}
-    for code, at in positions_by(c.name[rows]):
-        owner = c.owner[rows[at]]
-        sets = np.unique(c.argset[owner[owner >= 0]]).tolist()
-        ns = c.dur_ns[rows[at[computes[at]]]]
-        found[core.names[code]] = KernelsOf(
-            len(at),
-            frozenset(core.argsets[one][0] for one in sets if one >= 0),
-            float(np.median(ns)) if len(ns) else None,
-            int(ns.sum()),
-        )
+    for name, one in by_name(core, rows).items():
+        ns = one.takes[gpu_classes(core, one.rows) == COMPUTES]
+        found[name] = KernelsOf(len(one.rows), one.inputs, float(np.median(ns)) if len(ns) else None, int(ns.sum()))
     return found

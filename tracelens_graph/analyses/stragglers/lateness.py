@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
-from tracelens_graph.analyses.ranks.figures import NOISE, Figures, held_up_by, later_by
+from tracelens_graph.analyses.ranks.figures import Figures, held_up_by, later_by
 from tracelens_graph.analyses.ranks.link_delays import LinkDelays
 from tracelens_graph.analyses.ranks.matched_collectives import ALONE, NO_PARTNER, MatchedCollectives
 from tracelens_graph.analyses.ranks.matching_notes import notes_on_matching
@@ -112,8 +112,10 @@ def lateness(
     held_up = held_up_by(m, later_by(m, m.start_ns - delay_ns)) if delays is None or unknown else delays.held_up_ns
     if sound is not None:
         found = sound.excesses
-    elif arrivals is None:
-        found = _without_reasons(figures, held_up)
+    elif arrivals is None:  # who comes last may have waited for others before: nobody is called late
+        last = _comes_last(figures, held_up)
+        late = m.ranks[next(iter(last))].name if last else None
+        return Lateness((), late, (*(last.values() or [_nobody(figures, held_up, sound)]), *missing, *files))
     else:
         always = _nearly_always_last(m, held_up) if len(m.ranks) > 2 else -1
         least = figures.chance_ns * np.where(np.arange(len(m.ranks))[:, None] == always, 1, UNPROVEN)
@@ -123,11 +125,7 @@ def lateness(
     if not culprits:
         return Lateness((), None, (_nobody(figures, held_up, sound), *notes))
     worst = max(culprits[0].places, key=lambda place: sum(one.ns for one in found if one.place == place))
-    if sound is None and arrivals is None:  # who comes last may have waited for others before: nobody is called late
-        lines = [f"comes last: {one.who}, {one.what}; `ranks` shows who is late by itself" for one in culprits]
-    else:
-        lines = [f"late: {one.text}" for one in culprits]
-    return Lateness(culprits, m.ranks[worst].name, (*lines, *notes))
+    return Lateness(culprits, m.ranks[worst].name, (*(f"late: {one.text}" for one in culprits), *notes))
 
 
 # --- what counts -----------------------------------------------------------------------------------------------------
@@ -140,7 +138,8 @@ def _with_reasons(
     place = {one.name: at for at, one in enumerate(m.ranks)}
     of_part = zip(m.number.tolist(), m.trace.tolist(), delay_ns.tolist(), strict=True)
     by_link = {(number, trace): ns for number, trace, ns in of_part if ns}
-    of_step: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    of_step: dict[tuple[int, int | None], list[Mapping[str, Any]]] = defaultdict(list)
+    of_rank: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for row in sorted(arrivals, key=lambda one: one["collective"]):
         rank = place[row["trace"]]
         late_us = row["late_us"] - by_link.get((row["collective"], rank), 0) / 1e3
@@ -151,60 +150,47 @@ def _with_reasons(
             continue
         # What was late to a collective within the stretch is in the stretch again.
         since = -1 if row["since"] is None else row["since"]
-        within = [one for one in of_step[rank, row["step"]] if one["collective"] > since]
-        counted = sum(one["new_us"] for one in within)
-        of_step[rank, row["step"]].append({**row, "new_us": max(new_us - counted, 0.0)})
-    of_rank: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for (rank, _), rows in of_step.items():
-        for row in rows:
-            of_rank[rank][row["reason"]] += row["new_us"]
-    sums: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
-    for (rank, step), rows in of_step.items():
-        for row in rows:
-            sums[rank, step, _as_one(row["reason"], of_rank[rank])].append(row)
-    main = {rank: _main(reasons) for rank, reasons in of_rank.items()}
+        counted = sum(one["new_us"] for one in of_step[rank, row["step"]] if one["collective"] > since)
+        new_us = max(new_us - counted, 0.0)
+        of_step[rank, row["step"]].append({**row, "new_us": new_us})
+        of_rank[rank][row["reason"]] += new_us
+    words = {rank: _words(reasons) for rank, reasons in of_rank.items()}
     return [
-        Excess(
-            rank, step, reason, max(rows, key=lambda row: (row["reason"] == reason, *_weight(row)))["what"],
-            round(sum(row["new_us"] for row in rows) * 1e3),
-        )
-        for (rank, step, reason), rows in sums.items() if reason in main[rank]
-    ]  # fmt: skip
+        Excess(rank, step, word, row["what"] if word == row["reason"] else "", round(row["new_us"] * 1e3))
+        for (rank, step), rows in of_step.items()
+        for row in rows
+        if (word := words[rank].get(row["reason"]))
+    ]
 
 
-def _as_one(reason: str, of_rank: Mapping[str, float]) -> str:
-    """The reason, or of the GPU's that of a rank with most lateness: what its kernels do is one reason."""
-    return max(GPU_REASONS, key=lambda one: of_rank.get(one, 0.0)) if reason in GPU_REASONS else reason
+def _words(of_rank: Mapping[str, float]) -> dict[str, str]:
+    """Reasons of a rank, but for those that are small beside the largest -> what they count as.
+
+    What its kernels do is one reason, that with most lateness. Unknown ones count where no other is larger.
+    """
+    of_gpu = max(GPU_REASONS, key=lambda one: of_rank.get(one, 0.0))
+    words = {reason: of_gpu if reason in GPU_REASONS else reason for reason in of_rank}
+    us: dict[str, float] = defaultdict(float)
+    for reason, word in words.items():
+        us[word] += of_rank[reason]
+    most = max(us, key=lambda word: us[word])
+    least = 3 * SMALL_PERCENT / 100 * us[most]
+    return {reason: word for reason, word in words.items() if us[word] >= least and word in (most, *_KNOWN)}
 
 
-def _main(of_rank: Mapping[str, float]) -> set[str]:
-    """The reasons of a rank: those that are not small beside the largest; unknown ones where none is larger."""
-    reasons: dict[str, float] = defaultdict(float)
-    for reason, us in of_rank.items():
-        reasons[_as_one(reason, of_rank)] += us
-    most = max(reasons, key=lambda reason: reasons[reason])
-    least = 3 * SMALL_PERCENT / 100 * reasons[most]
-    return {reason for reason, us in reasons.items() if us >= least and reason in (most, *_KNOWN)}
-
-
-def _weight(row: Mapping[str, Any]) -> tuple[bool, float]:
-    return bool(row["what"]), row["new_us"]
-
-
-def _without_reasons(figures: Figures, by: tuple[np.ndarray, Ns]) -> list[Excess]:
-    """Delays by the ranks that came last, of those with most; nothing if most ranks have as much."""
+def _comes_last(figures: Figures, by: tuple[np.ndarray, Ns]) -> dict[int, str]:
+    """Place of a rank that comes last with much delay, the most first -> how often; none if most ranks do."""
     last, later = by
     held_up = sum_by_group(last[last >= 0], later[last >= 0], len(figures.matched.ranks))
-    worst = np.flatnonzero(2 * held_up >= held_up.max())
-    if 2 * len(worst) > len(held_up):
-        return []
-    found = []
-    for place in worst.tolist():
-        own = later[last == place]
-        most = shown_ms(int(own.max(initial=0)))
-        what = f"last to {len(own):,} of {len(last):,} collectives, up to {most} after the median rank"
-        found.append(Excess(place, None, UNKNOWN, what, int(held_up[place])))
-    return found
+    least = min(LEAST_PERCENT / 100, LEAST_OF_A_STEP / max(len(_steps(figures)), 1)) * figures.mean_span_ns
+    worst = np.flatnonzero((2 * held_up >= held_up.max()) & (held_up >= least))
+    worst = worst[np.argsort(-held_up[worst], kind="stable")][: (len(held_up) // 2) * (2 * len(worst) <= len(held_up))]
+    return {
+        place: f"comes last: {figures.names.ranks([place])}, last to {(last == place).sum():,} of {len(last):,} "
+        f"collectives, up to {shown_ms(int(later[last == place].max(initial=0)))} after the median rank; `ranks` shows "
+        "who is late by itself"
+        for place in worst.tolist()
+    }
 
 
 def _before(figures: Figures, arrivals: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -238,45 +224,84 @@ def _by_cause(found: Sequence[Excess]) -> Mapping[tuple[str, str], list[Excess]]
     return causes
 
 
+class _Cause:
+    """Ranks that are late for one reason.
+
+    Args:
+        late: how late they are.
+        figures: what each collective cost.
+        sound: the job without what makes ranks late, where it is replayed.
+    """
+
+    def __init__(self, late: Sequence[Excess], figures: Figures, sound: Sound | None) -> None:
+        self._kind, self._sound, self._steps = kind_of(late[0].reason), sound, len(_steps(figures))
+        self.span_ns = figures.mean_span_ns if sound is None else sound.recorded_ns
+        self._of_rank: dict[int, dict[int | None, int]] = defaultdict(lambda: defaultdict(int))
+        for one in late:
+            self._of_rank[one.place][one.step] += one.ns
+
+    def by_step(self, places: Iterable[int]) -> dict[int | None, int]:
+        """Number of a step -> how late the latest of some ranks is in it, ns."""
+        found: dict[int | None, int] = {}
+        for place in places:
+            for step, ns in self._of_rank[place].items():
+                found[step] = max(ns, found.get(step, 0))
+        return found
+
+    def cost_ns(self, places: Sequence[int]) -> int:
+        """What some ranks cost together."""
+        return sum(self.by_step(places).values()) if self._sound is None else self._sound.cost_ns(places, self._kind)
+
+    def _counts(self, places: Sequence[int]) -> bool:
+        cost = self.cost_ns(places)
+        if self._sound is not None:
+            return self._sound.counts(cost)
+        most = max(self.by_step(places).values())
+        of_a_step = self._steps > 1 and most >= LEAST_OF_A_STEP * self.span_ns / self._steps
+        return of_a_step or percent(cost, self.span_ns) >= LEAST_PERCENT
+
+    def in_turn(self, places: Sequence[int]) -> bool:
+        """Whether some ranks are late one after another, and not together."""
+        steps, times = len(self.by_step(places)), sum(len(self._of_rank[place]) for place in places)
+        return steps > 1 and len(places) > 1 and 2 * times <= len(places) * steps
+
+    def culprits(self) -> list[list[int]]:
+        """Ranks that are late together in about the same steps, the least half as much as the most; or in turn."""
+        total = {place: sum(of.values()) for place, of in self._of_rank.items()}
+        least = SMALL_PERCENT / 100 * max(total.values()) if self._sound is None else 0
+        left = sorted((place for place in total if total[place] >= least), key=lambda place: (-total[place], place))
+        found: list[list[int]] = []
+        while left:
+            first = self._of_rank[left[0]].keys()
+            same = left if self.in_turn(left) else [
+                place for place in left
+                if 2 * total[place] >= total[left[0]]
+                and 2 * len(first & self._of_rank[place].keys()) > len(first | self._of_rank[place].keys())
+            ]  # fmt: skip
+            left = [place for place in left if place not in same]
+            if not found or self._counts(same):
+                found.append(same)
+            else:
+                found[0] = found[0] + same
+        return [sorted(places) for places in found if self._counts(places)]
+
+
 def _grouped(figures: Figures, found: Sequence[Excess], sound: Sound | None) -> Iterable[Culprit]:
     """Culprits: late ranks with one cause."""
-    steps = _steps(figures)
-    span = figures.mean_span_ns if sound is None else sound.recorded_ns
-    shared = teams(figures) if found else []
-    for (reason, what), lates in _by_cause(found).items():
-        is_usual = sound is None and reason in GPU_REASONS
-        late = _more_than_usual(lates, len(figures.matched.ranks)) if is_usual else lates
-        if not late:
-            continue
-        totals: dict[int, int] = defaultdict(int)
-        of_step: dict[int | None, dict[int, int]] = defaultdict(lambda: defaultdict(int))
-        for one in late:
-            totals[one.place] += one.ns
-            of_step[one.step][one.place] += one.ns
-        least = SMALL_PERCENT / 100 * max(totals.values())
-        places = sorted(place for place, ns in totals.items() if ns >= least or sound is not None)
-        costs = {step: max(of.values()) for step, of in of_step.items()}
-        cost = sum(costs.values())
-        if sound is not None:
-            cost = sound.cost_ns(places, kind_of(reason))
-        if (
-            not sound.counts(cost)
-            if sound is not None
-            else percent(cost, span) < LEAST_PERCENT
-            and (len(steps) < 2 or max(costs.values()) < LEAST_OF_A_STEP * span / len(steps))
-        ):
-            continue
-        struck = sorted(
-            step for step, ns in costs.items() if step is not None and ns >= SMALL_PERCENT / 100 * max(costs.values())
-        )
-        together = [sum(of.get(place, 0) > 0 for place in places) for of in of_step.values()]
-        moves = len(of_step) > 1 and len(places) > 1 and 2 * sum(together) <= len(places) * len(together)
-        worst = max((one for one in late if one.what.startswith(what)), key=lambda one: (bool(one.what), one.ns))
-        yield Culprit(
-            tuple(places), called(figures.names, places, moves, shared), tuple(struck), when(struck, steps), moves,
-            reason, worst.what, cost, percent(cost, span), _part(figures, span),
-            sound is not None and sound.is_at_least, sound is not None and sound.is_mended,
-        )  # fmt: skip
+    steps, shared = _steps(figures), teams(figures) if found else []
+    for (reason, what), late in _by_cause(found).items():
+        cause = _Cause(late, figures, sound)
+        for places in cause.culprits():
+            costs, cost, moves = cause.by_step(places), cause.cost_ns(places), cause.in_turn(places)
+            least = SMALL_PERCENT / 100 * max(costs.values())
+            struck = sorted(step for step, ns in costs.items() if step is not None and ns >= least)
+            of = [one for one in late if one.place in places and one.what.startswith(what)]
+            worst = max(of, key=lambda one: (bool(one.what), one.ns))
+            yield Culprit(
+                tuple(places), called(figures.names, places, moves, shared), tuple(struck), when(struck, steps), moves,
+                reason, worst.what, cost, percent(cost, cause.span_ns), _part(figures, cause.span_ns),
+                sound is not None and sound.is_at_least, sound is not None and sound.is_mended,
+            )  # fmt: skip
 
 
 def _part(figures: Figures, recorded_ns: float | None = None) -> str:
@@ -292,15 +317,6 @@ def _part(figures: Figures, recorded_ns: float | None = None) -> str:
 def _steps(figures: Figures) -> list[int]:
     """The numbers of the steps, ascending."""
     return sorted({step for step in figures.step if step is not None})
-
-
-def _more_than_usual(late: Sequence[Excess], ranks: int) -> list[Excess]:
-    """The lateness of ranks that are much later than the median rank: durations vary by chance, on all ranks."""
-    totals = [0] * ranks
-    for one in late:
-        totals[one.place] += one.ns
-    usual = sorted(totals)[(ranks - 1) // 2]
-    return [one for one in late if totals[one.place] > NOISE * usual]
 
 
 # --- nobody -----------------------------------------------------------------------------------------------------------

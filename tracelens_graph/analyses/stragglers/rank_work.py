@@ -26,7 +26,7 @@ from tracelens_graph.graph.intervals import Intervals, merge, sum_by_group
 from tracelens_graph.graph.traversals import host_rows
 from tracelens_graph.graph.window import whole_window
 from tracelens_graph.schema import Kind
-from tracelens_graph.utils.arrays import Codes, Mask, Ns
+from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 
 UNRECORDED = STATES
 """State in which no thread that launches GPU work has a call, or all wait for others."""
@@ -198,59 +198,29 @@ def _covered(core: Core, times: np.ndarray, inside: np.ndarray, ranges: np.ndarr
     return every[order], rows[order]
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """GPU work of one name: how often it ran, for how long in all, and the row of the longest."""
+@dataclass(frozen=True, eq=False)
+class Kernels:
+    """GPU work of one name on a rank, by its rows."""
 
-    count: int
-    ns: int
-    row: int
+    core: Core
+    rows: Rows
 
     @property
-    def mean_ns(self) -> float:
-        """Mean duration; 0 of nothing."""
-        return self.ns / self.count if self.count else 0.0
+    def takes(self) -> Ns:
+        """How long each takes, ns."""
+        return self.core.columns.dur_ns[self.rows]
+
+    @property
+    def inputs(self) -> frozenset[str]:
+        """Sizes of the inputs of the ops that own them."""
+        owner = self.core.columns.owner[self.rows]
+        sets = np.unique(self.core.columns.argset[owner[owner >= 0]]).tolist()
+        return frozenset(self.core.argsets[one][0] for one in sets if one >= 0)
 
 
-class Kernels:
-    """The GPU work of a rank that does not communicate, by when it was launched."""
-
-    def __init__(self, core: Core) -> None:
-        c = core.columns
-        rows = whole_window(core).linked_gpu_rows
-        rows = rows[gpu_classes(core, rows) != COMMUNICATION]
-        launched = c.start_ns[c.parent[rows]]
-        order = np.argsort(launched, kind="stable")
-        self._core, self._rows, self._launched = core, rows[order], launched[order]
-
-    def _rows_within(self, start_ns: int, end_ns: int) -> np.ndarray:
-        return self._rows[slice(*np.searchsorted(self._launched, (start_ns, end_ns)))]
-
-    def within(self, start_ns: int, end_ns: int) -> dict[str, Kernel]:
-        """The work that was launched within a span, by name."""
-        c, rows = self._core.columns, self._rows_within(start_ns, end_ns)
-        if not len(rows):
-            return {}
-        codes, place = np.unique(c.name[rows], return_inverse=True)
-        ns = sum_by_group(place, c.dur_ns[rows], len(codes))
-        count = np.bincount(place)
-        longest = rows[np.lexsort((c.dur_ns[rows], place))[np.cumsum(count) - 1]]
-        return {
-            self._core.names[code]: Kernel(*figures)
-            for code, *figures in zip(codes.tolist(), count.tolist(), ns.tolist(), longest.tolist(), strict=True)
-        }
-
-    def durations(self, start_ns: int, end_ns: int) -> dict[str, Ns]:
-        """How long each work took that was launched within a span, by name, as launched."""
-        c, rows = self._core.columns, self._rows_within(start_ns, end_ns)
-        return {self._core.names[code]: c.dur_ns[rows[at]] for code, at in positions_by(c.name[rows])}
-
-    def inputs(self, name: str, start_ns: int, end_ns: int) -> set[str]:
-        """Sizes of the inputs of the ops that own the work of one name within a span."""
-        core, c, rows = self._core, self._core.columns, self._rows_within(start_ns, end_ns)
-        owner = np.unique(c.owner[rows[[core.names[code] == name for code in c.name[rows].tolist()]]])
-        sets = np.unique(c.argset[owner[owner >= 0]])
-        return {core.argsets[one][0] for one in sets.tolist() if one >= 0}
+def by_name(core: Core, rows: Rows) -> dict[str, Kernels]:
+    """GPU work by name, in the order of the rows."""
+    return {core.names[code]: Kernels(core, rows[at]) for code, at in positions_by(core.columns.name[rows])}
 
 
 class RankWork:
@@ -282,9 +252,17 @@ class RankWork:
         return HostLabels(self.core)
 
     @cached_property
-    def kernels(self) -> Kernels:
-        """Its GPU work."""
-        return Kernels(self.core)
+    def _launched(self) -> tuple[Rows, Ns]:
+        c, rows = self.core.columns, whole_window(self.core).linked_gpu_rows
+        rows = rows[gpu_classes(self.core, rows) != COMMUNICATION]
+        launched = c.start_ns[c.parent[rows]]
+        order = np.argsort(launched, kind="stable")
+        return rows[order], launched[order]
+
+    def kernels(self, start_ns: int, end_ns: int) -> dict[str, Kernels]:
+        """Its GPU work that was launched within a span and does not communicate, by name."""
+        rows, launched = self._launched
+        return by_name(self.core, rows[slice(*np.searchsorted(launched, (start_ns, end_ns)))])
 
     @cached_property
     def order(self) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ from tracelens_graph.analyses.idle.host_states import (
 )
 from tracelens_graph.analyses.shared.common_factor import shared_factor
 from tracelens_graph.analyses.stragglers.chains import Share
-from tracelens_graph.analyses.stragglers.rank_work import DISTRIBUTED, UNRECORDED, WORKS, Kernel, Label, Spent
+from tracelens_graph.analyses.stragglers.rank_work import DISTRIBUTED, UNRECORDED, WORKS, Kernels, Label, Spent
 from tracelens_graph.analyses.stragglers.segments import Arrivals, Late
 from tracelens_graph.analyses.stragglers.slow_hosts import ALL_CALLS
 from tracelens_graph.graph.collectives import collectives_of
@@ -77,7 +77,7 @@ REASONS: Mapping[str, str] = {
     "host_to_device_copy": "copies to the device that hold the host",
     "allocation": "allocating or releasing memory",
     "op": "host time in ops and launch calls",
-    "python": "Python, in no op and no call",
+    "python": "Python, also that of ops",
     "unrecorded": "host time without any record",
     SLOW_HOST: "all calls of the host took longer by one factor, as with a slower or busier processor",
     SLOWER: "the same GPU work took longer",
@@ -147,8 +147,9 @@ def _same_program(arrivals: Arrivals, late: Late) -> bool:
         labels = [set(spent) for spent in _labels(late)]
         return len(labels[0] & labels[1]) >= COMMON_PERCENT / 100 * len(labels[1])
     mine, others = _kernels(late)
-    none = Kernel(0, 0, -1)
-    counts = [(mine.get(name, none).count, others.get(name, none).count) for name in {*mine, *others}]
+    counts = [
+        tuple(len(side[name].rows) if name in side else 0 for side in (mine, others)) for name in {*mine, *others}
+    ]
     common = sum(min(pair) for pair in counts)
     one, other = (arrivals.pipeline[side.rank.ordinal] for side in (late.blamed, late.median))
     if one == other:
@@ -270,48 +271,46 @@ def called(core: Core, spent: Spent) -> str:
 # --- on the GPU ------------------------------------------------------------------------------------------------------
 
 
-def _kernels(late: Late) -> tuple[dict[str, Kernel], dict[str, Kernel]]:
-    mine, others = (side.rank.kernels.within(*side.host_ns) for side in (late.blamed, late.median))
+def _kernels(late: Late) -> tuple[dict[str, Kernels], dict[str, Kernels]]:
+    mine, others = (side.rank.kernels(*side.host_ns) for side in (late.blamed, late.median))
     return mine, others
 
 
 def _gpu(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
     """Whether the GPU work between took longer, or there was more of it; and the work that differs most."""
     mine, others = _kernels(late)
-    none = Kernel(0, 0, -1)
-    slower: dict[str, float] = {}
-    extra: dict[str, float] = {}
-    for name in (*mine, *(one for one in others if one not in mine)):
-        one, other = mine.get(name, none), others.get(name, none)
-        slower[name] = min(one.count, other.count) * (one.mean_ns - other.mean_ns)
-        extra[name] = one.ns - other.ns - slower[name]
-    total, total_other = (sum(one.ns for one in side.values()) for side in (mine, others))
+    none = np.zeros(0, np.int64)
+    takes = {name: tuple(side[name].takes if name in side else none for side in (mine, others))
+             for name in (*mine, *(one for one in others if one not in mine))}  # fmt: skip
+    slower = {name: min(len(one), len(other)) * (one.mean() - other.mean()) if len(one) and len(other) else 0.0
+              for name, (one, other) in takes.items()}  # fmt: skip
+    extra = {name: float(one.sum() - other.sum()) - slower[name] for name, (one, other) in takes.items()}
+    total, total_other = (int(sum(pair[at].sum() for pair in takes.values())) for at in (0, 1))
     word, by = max(((SLOWER, slower), (MORE, extra)), key=lambda one: sum(one[1].values()))
     is_enough = _is_enough(sum(by.values()), total_other, new)
-    if word == SLOWER and is_enough and sum(by.values()) < _most_by_chance(late):
+    if word == SLOWER and is_enough and sum(by.values()) < _most_by_chance(list(takes.values())):
         is_enough = None
     if not mine or not is_enough:
         return Reason(EVEN, new) if is_enough is None else None
     name = max(mine, key=lambda one: by[one])
-    one, other = mine[name], others.get(name, none)
+    one, other = takes[name]
+    row = int(mine[name].rows[one.argmax()])
     evidence = (
-        f"{_compared(arrivals, late, total, total_other)}; of this kernel {one.count:,} of {shown_ms(one.ns)} "
-        f"against {other.count:,} of {shown_ms(other.ns)}"
+        f"{_compared(arrivals, late, total, total_other)}; of this kernel {len(one):,} of {shown_ms(int(one.sum()))} "
+        f"against {len(other):,} of {shown_ms(int(other.sum()))}"
     )
-    if word == SLOWER:
-        sizes = [side.rank.kernels.inputs(name, *side.host_ns) for side in (late.blamed, late.median)]
-        word = LARGER if sizes[0] != sizes[1] else SLOWER
-    return Reason(word, new, brief(name) + around(late.blamed.rank.core, one.row), evidence, one.row)
+    if word == SLOWER and mine[name].inputs != (others[name].inputs if name in others else frozenset()):
+        word = LARGER
+    return Reason(word, new, brief(name) + around(late.blamed.rank.core, row), evidence, row)
 
 
-def _most_by_chance(late: Late) -> float:
-    """By how much the kernels of a stretch that both ranks ran take longer on the late one by chance at most."""
-    mine, others = (side.rank.kernels.durations(*side.host_ns) for side in (late.blamed, late.median))
-    both = [(name, min(len(mine[name]), len(others[name]))) for name in mine if name in others]
+def _most_by_chance(takes: Sequence[tuple[Ns, ...]]) -> float:
+    """By how much kernels that two ranks ran take longer on one by chance at most."""
+    both = [tuple(side[: min(map(len, pair))] for side in pair) for pair in takes if all(map(len, pair))]
     if not both:
         return 0.0
-    code = np.repeat(np.arange(len(both)), [count for _, count in both])
-    ns, other_ns = (np.concatenate([side[name][:count] for name, count in both]) for side in (mine, others))
+    code = np.repeat(np.arange(len(both)), [len(one) for one, _ in both])
+    ns, other_ns = (np.concatenate(side) for side in zip(*both, strict=True))
     return most_by_chance(ns, other_ns, code)
 
 

@@ -10,7 +10,7 @@ rank, and what hides behind one shows once it is mended.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -23,7 +23,7 @@ from tracelens_graph.analyses.critical_path.bridges import ends_elsewhere
 from tracelens_graph.analyses.critical_path.job_causes import JobCauses
 from tracelens_graph.analyses.critical_path.lanes import Lane
 from tracelens_graph.analyses.idle.host_states import PROFILER
-from tracelens_graph.analyses.stragglers.even_on_rank import COMPUTATION, HOST, Even, inputs_on
+from tracelens_graph.analyses.stragglers.even_on_rank import COMPUTATION, HOST, SMALL_SHARE, Even, inputs_on
 from tracelens_graph.analyses.stragglers.job_work import work_of_job
 from tracelens_graph.analyses.stragglers.reasons import GPU_REASONS, OF_STATE, PART, UNKNOWN
 from tracelens_graph.graph.intervals import sum_by_group
@@ -43,8 +43,6 @@ LEAST_COST, LEAST_OF_A_STEP = 0.005, 0.2
 _PARTS = 2
 """A rank that costs less than one of so many parts of it has no part in it."""
 _PROFILER = OF_STATE[PROFILER]
-SMALL_SHARE = 0.1
-"""A step, or a reason of a rank, with less than this share of the largest is none of its own."""
 
 
 class Excess(NamedTuple):
@@ -199,18 +197,20 @@ class Usual:
         return np.array([numbers.setdefault(tuple(ran) if one else at, len(numbers)) for at, one, ran in both])
 
     def _like_of(self) -> list[dict[LaneKey, Ns]]:
-        """Per rank and lane what its work takes on the median of the ranks that do the same there; 0 without any."""
+        """Per rank and lane what its work takes on the median of the ranks that do the same there; 0 if few do."""
         alike: dict[tuple[int, LaneKey, bytes], list[int]] = defaultdict(list)
+        ranks = Counter[tuple[int, LaneKey]]()
         for place, lanes in enumerate(self._key):
             for lane, keys in lanes.items():
                 alike[int(self._team[place]), lane, keys.tobytes()].append(place)
+                ranks[int(self._team[place]), lane] += 1
         found: list[dict[LaneKey, Ns]] = [{} for _ in self._key]
-        for (_, lane, _), places in alike.items():
+        for (team, lane, _), places in alike.items():
             takes = np.array([self._did[place][lane].takes for place in places], np.int64)
             low, high = np.sort(takes, axis=0)[[(len(places) - 1) // 2, len(places) // 2]]
             for own, place in zip(takes, places, strict=True):
                 # Of two in the middle the other one: half of the ranks may be slow.
-                found[place][lane] = np.where(own > low, low, high) * (len(places) > 1)
+                found[place][lane] = np.where(own > low, low, high) * (1 < len(places) > ranks[team, lane] // 2)
         return found
 
     def _gpu_of(self, place: int) -> _Gpu:
@@ -337,6 +337,7 @@ class Sound:
 
     def __init__(self, job: JobCauses, link_ns: Ns) -> None:
         self._steps: frozenset[int] | None = None
+        self._lengths_ns: dict[bytes, float] = {}
         self._link_ns, self.is_mended = link_ns, bool(link_ns.any())
         self._numbers, self._lasts_ns = job.steps.number, job.steps.end_ns - job.steps.start_ns
         self.is_at_least = job.matched is not None and bool(ends_elsewhere(job.matched))
@@ -355,12 +356,14 @@ class Sound:
         self._usual = Usual(job, stage, even, self._link_ns)
         return self._usual.even
 
-    def _length_ns(self, kept: Mask) -> float:
-        """The length of all steps where some types of operations of some ranks take what they took."""
-        return self._work.steps * self._work.length_ns(kept)
-
-    def _mask(self, value: bool) -> Mask:
-        return np.full((len(self._work.workers), len(self._work.kinds)), value)
+    def _length_ns(self, kept: bool, but: Iterable[tuple[int, int]] = ()) -> float:
+        """The length of all steps where work takes what it took, or would, but for types of operations of ranks."""
+        which = np.full((len(self._work.workers), len(self._work.kinds)), kept)
+        for one in but:
+            which[one] = not kept
+        if (key := which.tobytes()) not in self._lengths_ns:
+            self._lengths_ns[key] = self._work.steps * self._work.length_ns(which)
+        return self._lengths_ns[key]
 
     @property
     def recorded_ns(self) -> float:
@@ -374,17 +377,11 @@ class Sound:
     def _part(self) -> float:
         return 1.0 if self._steps is None else len(self._steps) / max(len(self._numbers), 1)
 
-    @cached_property
-    def _sound_ns(self) -> float:
-        return self._length_ns(self._mask(False))
-
     def _alone_ns(self, place: int, kind: int) -> float:
         """What the recording takes longer for work of a rank where nothing else takes longer than usual."""
         if not self._may_count(self._work.excess_ns[place, kind]):
             return 0.0
-        kept = self._mask(False)
-        kept[place, kind] = True
-        return self._length_ns(kept) - self._sound_ns
+        return self._length_ns(False, [(place, kind)]) - self._length_ns(False)
 
     def cost_ns(self, places: Sequence[int], kind: int) -> int:
         """What the steps take longer for late work of some ranks, once no other rank is late.
@@ -393,14 +390,11 @@ class Sound:
             places: the ranks.
             kind: the type of operations that count.
         """
-        kept = self._mask(True)
-        for one in self._excesses:
-            kept[one.place, kind_of(one.reason)] = False
-        without = self._length_ns(kept)
-        kept[list(places), kind] = True
+        late = {(one.place, kind_of(one.reason)) for one in self._excesses}
+        more_ns = self._length_ns(True, late - {(place, kind) for place in places}) - self._length_ns(True, late)
         more = [self._usual.more_ns(place, kind) for place in places]
         share = sum(map(self._of_steps, more)) / max(sum(sum(one.values()) for one in more), 1)
-        return round((self._length_ns(kept) - without) * share)
+        return round(more_ns * share)
 
     def longer_ns(self, place: int) -> int:
         """How much longer the work of a rank takes than that of its like, which is what it costs at most."""
@@ -408,7 +402,7 @@ class Sound:
 
     def counts(self, ns: float) -> bool:
         """Whether what ranks cost is worth a name."""
-        return ns >= self._part * self._sound_ns * min(LEAST_COST, LEAST_OF_A_STEP / self._work.steps)
+        return ns >= self._part * self._length_ns(False) * min(LEAST_COST, LEAST_OF_A_STEP / self._work.steps)
 
     def _may_count(self, ns: float) -> bool:
         """Whether it may be with what other ranks cost for the same reason."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from statistics import median_low
@@ -22,6 +22,7 @@ from tracelens_graph.analyses.stragglers.even_on_rank import (
     kernels_on,
     label_on,
 )
+from tracelens_graph.analyses.stragglers.rank_work import pipelines
 from tracelens_graph.analyses.stragglers.reasons import (
     LARGER,
     LINK,
@@ -57,6 +58,8 @@ class WorkReasons:
 
     def __init__(self, job: JobCauses, kinds: Sequence[str], even: Sequence[Even], is_judged: bool = False) -> None:
         self._job, self._kinds, self._even, self._is_judged = job, kinds, even, is_judged
+        self._stage = np.zeros(len(even)) if job.matched is None else pipelines(job.matched)[1]
+        self._kernels_in: dict[tuple[int, ...], list[Mapping[str, KernelsOf]]] = {}
 
     def of(self, worker: int, kind: int, edges: Sequence[int] | None = None) -> tuple[str, str]:
         """How operations of a type on a rank differ from even ones, and the work with most of that.
@@ -87,37 +90,39 @@ class WorkReasons:
             return OF_STATE.get(found.label[0], "op"), what + f", {share:.0f} {PART}" * (share < MOST_PERCENT)
         if kind != COMPUTATION:
             return LINK, f"{self._kinds[kind]}: {found.what[0]}"
-        words = [self._of_computation(worker, name) for name in found.names]
+        steps = tuple(found.steps) if self._is_judged else ()
+        words = [self._of_computation(worker, name, steps) for name in found.names]
         # Kernels with other inputs show that those without recorded inputs have others, too.
         first = words.index(LARGER) if LARGER in words and words[0] == SLOWER else 0
         word, what = words[first], found.what[first]
         if word == SLOWER:
             if found.is_chance and not self._is_judged:
                 return "", ""
-            if factor := self._factors[worker]:
+            if factor := self._factor(worker, steps):
                 what = f"all kernels {factor:.2f}x: {CLOCK}"
         return word, what
 
-    def _of_computation(self, worker: int, name: str) -> str:
+    def _of_computation(self, worker: int, name: str, steps: tuple[int, ...]) -> str:
         """How kernels of a name differ from those of all ranks: in number, in the sizes of their inputs, or in time."""
-        of_ranks = [one.get(name, _NO_KERNELS) for one in self._kernels]
+        of_ranks = [one.get(name, _NO_KERNELS) for one in self._kernels(steps)]
         if of_ranks[worker].number > MORE_OFTEN * float(np.median([one.number for one in of_ranks])):
             return MORE
+        peers = np.flatnonzero(self._stage == self._stage[worker]).tolist()
         own, ranks = of_ranks[worker].inputs, Counter(one.inputs for one in of_ranks)
         is_known_elsewhere = any(other and (other != own or count > 1) for other, count in ranks.items())
-        # Ranks that have others in turn have those of all as well, and as many kernels.
-        alike = [one.inputs for one in of_ranks if one.number == of_ranks[worker].number]
-        has_more = 2 * sum(bool(one) and one < own for one in alike) >= len(alike)
-        return LARGER if is_known_elsewhere and (not own or ranks[own] < 2 or has_more) else SLOWER
+        is_other = ranks[own] < 2 or (
+            len(peers) > 1 and 2 * sum(of_ranks[at].inputs == own for at in peers) <= len(peers)
+        )
+        return LARGER if is_known_elsewhere and (not own or is_other) else SLOWER
 
     def _more(self, worker: int) -> dict[str, float]:
         """Names of GPU work that takes more time on a rank than on the median rank -> how much more, ns.
 
         Even work is shared out, and what is too much for a rank is so in equal shares of all that it runs.
         """
-        usual = {name: np.median([one.get(name, _NO_KERNELS).ns for one in self._kernels])
-                 for name in self._kernels[worker]}  # fmt: skip
-        return {name: max(of.ns - float(usual[name]), 0.0) for name, of in self._kernels[worker].items()}
+        kernels = self._kernels(())
+        usual = {name: np.median([one.get(name, _NO_KERNELS).ns for one in kernels]) for name in kernels[worker]}
+        return {name: max(of.ns - float(usual[name]), 0.0) for name, of in kernels[worker].items()}
 
     @cached_property
     def _hosts(self) -> list[list[HostTotals]]:
@@ -127,23 +132,20 @@ class WorkReasons:
     def _slow_hosts(self) -> list[str]:
         return slow_hosts(self._hosts)
 
-    @cached_property
-    def _kernels(self) -> list[Mapping[str, KernelsOf]]:
-        return [one for _, one in sorted(self._job.ask(kernels_on, [None] * len(self._even)), key=lambda one: one[0])]
+    def _kernels(self, steps: tuple[int, ...]) -> list[Mapping[str, KernelsOf]]:
+        """Per rank its GPU work by name, in some steps; without steps in all."""
+        if steps not in self._kernels_in:
+            found = self._job.ask(kernels_on, [steps] * len(self._even))
+            self._kernels_in[steps] = [one for _, one in sorted(found, key=lambda one: one[0])]
+        return self._kernels_in[steps]
 
-    @cached_property
-    def _factors(self) -> list[float | None]:
-        """Per rank by which factor all its kernels take longer than on the median rank; None for none."""
-        of_name: dict[str, dict[int, tuple[float, int]]] = defaultdict(dict)
-        for at, kernels in enumerate(self._kernels):
-            for name, one in kernels.items():
-                if one.median_ns is not None:
-                    of_name[name][at] = one.median_ns, one.ns
-        items: list[list[tuple[float, int, int]]] = [[] for _ in self._kernels]
-        for code, of_rank in enumerate(of_name.values()):
-            usual = sorted(median for median, _ in of_rank.values())[(len(of_rank) - 1) // 2]
-            for at, (median, ns) in of_rank.items():
-                if len(of_rank) > 1 and usual and median:
-                    items[at].append((median / usual, ns, code))
-        factors = [agreed_factor(*map(np.array, zip(*some, strict=True))) if some else None for some in items]
-        return [factor if factor and factor > 1 else None for factor in factors]
+    def _factor(self, worker: int, steps: tuple[int, ...]) -> float | None:
+        """By which factor all kernels of a rank take longer than on the median rank; None for none."""
+        items = []
+        for code, (name, own) in enumerate(self._kernels(steps)[worker].items()):
+            medians = [one[name].median_ns for one in self._kernels(steps) if name in one]
+            known = [one for one in medians if one is not None]
+            if own.median_ns and len(known) > 1 and (usual := median_low(known)):
+                items.append((own.median_ns / usual, own.ns, code))
+        factor = agreed_factor(*map(np.array, zip(*items, strict=True))) if items else None
+        return factor if factor and factor > 1 else None

@@ -84,14 +84,10 @@ def exposed_communication(g: Core | Window) -> Table:
         "collective": [one and one.kind for one in firsts],
         "group": [one and (one.group or one.group_key) for one in firsts],
         "group_description": [one and (one.group_description or None) for one in firsts],
-        "group_size": [one and one.group_size for one in firsts],
-        "kernels": count,
-        "total_us": total / 1e3,
-        "exposed_us": alone / 1e3,
-        "exposed_percent": percent(alone, total),
-        "mean_us": total / 1e3 / np.maximum(count, 1),
-        "max_us": longest / 1e3,
-    }
+        "group_size": [one and one.group_size for one in firsts], "kernels": count, "total_us": total / 1e3,
+        "exposed_us": alone / 1e3, "exposed_percent": percent(alone, total),
+        "mean_us": total / 1e3 / np.maximum(count, 1), "max_us": longest / 1e3,
+    }  # fmt: skip
     nameless = rows[[one is None for one in nodes]]
     lone = nameless[c.parent[nameless] < 0]
     ms = int(c.dur_ns[lone].sum()) / 1e6

@@ -152,15 +152,10 @@ def times_by_group(g: Core, rows: np.ndarray, group: np.ndarray, groups: int) ->
     computation, active = union(COMPUTATION), union(COMPUTATION, COMMUNICATION)
     busy = union(COMPUTATION, COMMUNICATION, MEMCPY)
     return {
-        "computation_time": computation,
-        "exposed_comm_time": active - computation,
-        "exposed_memcpy_time": busy - active,
-        "busy_time": busy,
-        "idle_time": total - busy,
-        "total_time": total,
-        "total_comm_time": union(COMMUNICATION),
-        "total_memcpy_time": union(MEMCPY),
-    }
+        "computation_time": computation, "exposed_comm_time": active - computation,
+        "exposed_memcpy_time": busy - active, "busy_time": busy, "idle_time": total - busy, "total_time": total,
+        "total_comm_time": union(COMMUNICATION), "total_memcpy_time": union(MEMCPY),
+    }  # fmt: skip
 
 
 def times_on_devices(g: Core, rows: np.ndarray) -> tuple[dict[str, int], int]:

@@ -63,10 +63,7 @@ def pull(
     """
     from tracelens_graph.db.database import Database as Graphs
 
-    with (
-        Graphs(connection()) as graphs,
-        progress_of("pulling", trace, "events") as progress,
-    ):
+    with Graphs(connection()) as graphs, progress_of("pulling", trace, "events") as progress:
         core = graphs.pull_core(trace, progress=progress)
     save_graphs(core, outputs)
 

@@ -80,18 +80,12 @@ class Geometry:
     def params(self, bias: bool, dtype: str, dtype_w: str) -> dict[str, object]:
         """The sizes, by the names that users of TraceLens know."""
         return {
-            "convNd": f"conv{len(self.x) - 2}d",
-            "input_shape": self.x,
-            "filter_shape": self.w,
-            "dtype_input_weight": (dtype, dtype_w),
-            "bias": bias,
-            "stride": self.per_dimension(self.stride, 1),
-            "padding": self.per_dimension(self.padding, 0),
-            "dilation": self.per_dimension(self.dilation, 1),
-            "transposed_conv": self.transposed,
-            "output_padding": self.per_dimension(self.output_padding, 0),
+            "convNd": f"conv{len(self.x) - 2}d", "input_shape": self.x, "filter_shape": self.w,
+            "dtype_input_weight": (dtype, dtype_w), "bias": bias, "stride": self.per_dimension(self.stride, 1),
+            "padding": self.per_dimension(self.padding, 0), "dilation": self.per_dimension(self.dilation, 1),
+            "transposed_conv": self.transposed, "output_padding": self.per_dimension(self.output_padding, 0),
             "groups": self.groups,
-        }
+        }  # fmt: skip
 
 
 def convolution(
@@ -116,12 +110,9 @@ def convolution(
     out = geometry.out
     sizes = {**_dense(geometry, dtype, dtype_w or dtype), "bias": bytes_of(out[1], dtype) if bias else 0, **stored}
     return Cost(
-        flops=2 * geometry.multiply_adds + (prod(out) if bias else 0),
-        bytes=total(*sizes.values()),
-        unit="matrix",
-        precision=known(dtype).precision,
-        params=geometry.params(bias, dtype, dtype_w or dtype),
-    )
+        flops=2 * geometry.multiply_adds + (prod(out) if bias else 0), bytes=total(*sizes.values()), unit="matrix",
+        precision=known(dtype).precision, params=geometry.params(bias, dtype, dtype_w or dtype),
+    )  # fmt: skip
 
 
 def convolution_backward(
@@ -158,12 +149,9 @@ def convolution_backward(
     if of_bias:
         moved += [read["out"], bytes_of(out[1], dtype)]
     return Cost(
-        flops=2 * geometry.multiply_adds * (of_input + of_filters) + prod(out) * of_bias,
-        bytes=total(*moved),
-        unit="matrix",
-        precision=known(dtype).precision,
-        params=geometry.params(of_bias, dtype, dtype_w or dtype),
-    )
+        flops=2 * geometry.multiply_adds * (of_input + of_filters) + prod(out) * of_bias, bytes=total(*moved),
+        unit="matrix", precision=known(dtype).precision, params=geometry.params(of_bias, dtype, dtype_w or dtype),
+    )  # fmt: skip
 
 
 def _dense(geometry: Geometry, dtype: str, dtype_w: str) -> dict[str, int | None]:

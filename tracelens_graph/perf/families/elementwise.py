@@ -38,11 +38,9 @@ def unary(source: Tensor, result: Tensor | None = None, *, flops: int = 1) -> Co
 
 def _unary_params(source: Tensor, result: Tensor | None) -> dict[str, Any]:
     return {
-        "op_shape": source.shape,
-        "dtype_in_out": (source.dtype, result.dtype if result and result.shape else None),
-        "stride_input": source.strides,
-        "stride_output": result.strides if result and result.shape else None,
-    }
+        "op_shape": source.shape, "dtype_in_out": (source.dtype, result.dtype if result and result.shape else None),
+        "stride_input": source.strides, "stride_output": result.strides if result and result.shape else None,
+    }  # fmt: skip
 
 
 def binary(
@@ -62,13 +60,11 @@ def binary(
     written = result or (dense(first) if in_place else Tensor(shape, dtype or promoted(first, second)))
     of = second if first.shape == () != second.shape else first
     params = {
-        "shape_in1": first.shape,
-        "shape_in2": second.shape,
+        "shape_in1": first.shape, "shape_in2": second.shape,
         "dtype_in1_in2_out": (first.dtype, second.dtype, result.dtype if result else None),
-        "stride_input1": _strides(first),
-        "stride_input2": _strides(second),
+        "stride_input1": _strides(first), "stride_input2": _strides(second),
         "stride_output": result.strides if result else None,
-    }
+    }  # fmt: skip
     return vector_cost(prod(shape), (first, second, written), of, params)
 
 

@@ -63,12 +63,9 @@ def grouped_gemm_variable_k(m: int, n: int, k: int, groups: int, *, dtype: str =
     """
     dtype_out = dtype_out or dtype
     return Cost(
-        flops=2 * m * k * n,
-        bytes=total(bytes_of(m * k + m * n, dtype), bytes_of(groups * k * n, dtype_out)),
-        unit="matrix",
-        precision=known(dtype).precision,
-        params=_params(m, n, k, groups, dtype, dtype_out),
-    )
+        flops=2 * m * k * n, bytes=total(bytes_of(m * k + m * n, dtype), bytes_of(groups * k * n, dtype_out)),
+        unit="matrix", precision=known(dtype).precision, params=_params(m, n, k, groups, dtype, dtype_out),
+    )  # fmt: skip
 
 
 def _with_matrices(
@@ -130,12 +127,10 @@ def sum_over_rows_call(arguments: Arguments, _: CallContext) -> Cost:
         parts = [grouped_gemm(m, n, k, 1, dtype=arguments.type(0)) for (m, k), (__, n) in zip(*listed, strict=True)]
         k, n = listed[0][0][1], listed[1][0][1]
         return Cost(
-            flops=sum(part.flops for part in parts),
-            bytes=total(*(part.bytes for part in parts)),
-            unit="matrix",
+            flops=sum(part.flops for part in parts), bytes=total(*(part.bytes for part in parts)), unit="matrix",
             precision=parts[0].precision,
             params={**parts[0].params, "M": sum(one[0] for one in listed[0]), "K": k, "N": n, "G": len(parts)},
-        )
+        )  # fmt: skip
     a, b, lengths = arguments.tensor(0), arguments.tensor(1), arguments.tensor(2)
     if len(a.shape) != 2 or len(b.shape) != 2 or a.shape[0] != b.shape[0] or len(lengths.shape) != 1:
         raise CannotModel("the operands do not share their rows")

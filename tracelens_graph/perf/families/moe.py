@@ -277,16 +277,10 @@ def triton_call(arguments: Arguments, _: CallContext) -> Cost:
     written = bytes_of(tokens * topk * n, out.dtype if out is not None else a.dtype)
     cost = typed.cost(2 * tokens * topk * n * k, n * k, total(bytes_of(a.elements, a.dtype), written))
     shown = {
-        "m_work": tokens * topk,
-        "num_tokens": tokens,
-        "topk": topk,
-        "N": n,
-        "K": k,
-        "num_experts": experts,
-        "input_dtype": a.dtype,
-        "weight_dtype": weights.dtype,
+        "m_work": tokens * topk, "num_tokens": tokens, "topk": topk, "N": n, "K": k, "num_experts": experts,
+        "input_dtype": a.dtype, "weight_dtype": weights.dtype,
         "output_dtype": out.dtype if out is not None else a.dtype,
-    }
+    }  # fmt: skip
     return replace(cost, params=shown)
 
 

@@ -38,15 +38,10 @@ class Norm:
     def params(self) -> dict[str, Any]:
         """Its sizes."""
         return {
-            "op_shape": self.source.shape,
-            "dtype_in_out": (self.source.dtype, None),
-            "stride_input": self.source.strides,
-            "stride_output": None,
-            "num_channels": self.channels,
-            "has_bias": self.bias is not None,
-            "is_affine": self.weight is not None,
-            "is_training": self.training,
-        }
+            "op_shape": self.source.shape, "dtype_in_out": (self.source.dtype, None),
+            "stride_input": self.source.strides, "stride_output": None, "num_channels": self.channels,
+            "has_bias": self.bias is not None, "is_affine": self.weight is not None, "is_training": self.training,
+        }  # fmt: skip
 
 
 def normalization(norm: Norm, *, own_statistics: bool = True, running: tuple[Tensor, ...] = ()) -> Cost:
@@ -313,10 +308,6 @@ def _together(first: Cost, second: Cost, params: Mapping[str, Any]) -> Cost:
 
 def _params_of_two(query: Norm, key: Norm) -> dict[str, Any]:
     return {
-        "q_shape": query.source.shape,
-        "q_channels": query.channels,
-        "k_shape": key.source.shape,
-        "k_channels": key.channels,
-        "dtype_q": query.source.dtype,
-        "dtype_k": key.source.dtype,
-    }
+        "q_shape": query.source.shape, "q_channels": query.channels, "k_shape": key.source.shape,
+        "k_channels": key.channels, "dtype_q": query.source.dtype, "dtype_k": key.source.dtype,
+    }  # fmt: skip

@@ -29,13 +29,9 @@ def quantised_fp8(source: Tensor, *, group: int = 0) -> Cost:
     rows = source.elements // width if width else 0
     groups = max(1, -(-width // group)) if group > 0 else 1
     params = {
-        "M": rows,
-        "N": width,
-        "group_size": group or width,
-        "num_groups": groups,
-        "shape_x": source.shape,
+        "M": rows, "N": width, "group_size": group or width, "num_groups": groups, "shape_x": source.shape,
         "dtype_x": source.dtype,
-    }
+    }  # fmt: skip
     touched = (source, dense(source, _FP8), Tensor((rows, groups), "float"))
     return vector_cost(6 * source.elements, touched, source, params)
 
@@ -84,14 +80,10 @@ def _params(source: Tensor, dtype: str) -> dict[str, object]:
 def scaled(result: Tensor, source: Tensor, scales: Tensor, *, flops: int) -> Cost:
     """Quantisation into a tensor and scales that are given; `flops` in 32nds per element."""
     params = {
-        "shape_in1": source.shape,
-        "shape_in2": scales.shape,
-        "shape_out": result.shape,
-        "dtype_in1_in2_out": (source.dtype, scales.dtype, result.dtype),
-        "stride_input1": source.strides,
-        "stride_input2": scales.strides,
-        "stride_output": result.strides,
-    }
+        "shape_in1": source.shape, "shape_in2": scales.shape, "shape_out": result.shape,
+        "dtype_in1_in2_out": (source.dtype, scales.dtype, result.dtype), "stride_input1": source.strides,
+        "stride_input2": scales.strides, "stride_output": result.strides,
+    }  # fmt: skip
     return vector_cost(source.elements * flops // 32, (source, scales, result), source, params)
 
 

@@ -14,12 +14,7 @@ from tracelens_graph.analyses.idle.idle_gaps import idle_gaps
 from tracelens_graph.analyses.launches.queues import queues
 from tracelens_graph.analyses.memory.holders import memory_peak
 from tracelens_graph.analyses.memory.instants import instants_of
-from tracelens_graph.analyses.memory.peak import (
-    DeviceMemory,
-    allocations_by_module,
-    memory_over_time,
-    memory_summary,
-)
+from tracelens_graph.analyses.memory.peak import DeviceMemory, allocations_by_module, memory_over_time, memory_summary
 from tracelens_graph.analyses.ops.top_ops import top_ops
 from tracelens_graph.analyses.performance.roofline_points import MOST_POINTS, Point, RooflinePoints
 from tracelens_graph.analyses.places.modules import module_times
