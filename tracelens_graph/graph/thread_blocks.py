@@ -94,10 +94,5 @@ def _device_properties(core: Core) -> dict[Any, dict[str, Any]]:
     described = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     found = {one.get("id"): one for one in reversed(described)}
     used = np.unique(core.columns.device[core.gpu_rows]).tolist()
-    if (
-        found
-        and found.keys().isdisjoint(used)
-        and len({(one.get("name"), one.get("numSms")) for one in described}) == 1
-    ):
-        return found | dict.fromkeys(used, described[0])
-    return found
+    is_one_kind = len({(str(one.get("name")), str(one.get("numSms"))) for one in described}) == 1
+    return found | dict.fromkeys(used, described[0]) if is_one_kind and found.keys().isdisjoint(used) else found

@@ -79,8 +79,8 @@ def repairs_of(job: JobCauses, rank: int | str | Sequence[int | str]) -> Repairs
         else f"{', '.join(f'rank {one}' if isinstance(one, int) else one for one in called)} as their median peers"
     )
     notes = [
-        f"rank {rank_number(job.traces, place)} does not run the same as any other in {counted(len(one.unlike), 'step')}: "
-        "there its calls and kernels are compared with those of the same name"
+        f"rank {rank_number(job.traces, place)} does not run the same as any other in "
+        f"{counted(len(one.unlike), 'step')}: there its calls and kernels are compared with those of the same name"
         for place, one in found.items()
         if one.unlike
     ]
