@@ -25,6 +25,7 @@ from tracelens_graph.analyses.diagnosis.outside_steps import steps_alone
 from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.analyses.idle.idle_causes import idle_causes
+from tracelens_graph.analyses.opportunities.opportunities import opportunities
 from tracelens_graph.analyses.ops.top_ops import top_ops
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.cli.app import app
@@ -293,6 +294,9 @@ def test_a_report_is_of_the_steps_where_the_file_begins_with_work_of_the_step_be
     found = steps_alone(load_core([step, *early, *own]).everything)
     assert found is not None
     assert (found[0], found[1].evidence["outside"], found[1].evidence["outside_ms"]) == ((7,), 5, 4.5)
+    whole, alone = opportunities(load_core([step, *early, *own])), opportunities(load_core([step, *own]))
+    assert any("--step 7" in note for note in whole.notes), "so that nobody takes its shares for those of the report"
+    assert not any("--step" in note for note in alone.notes)
     assert steps_alone(load_core([step, *own]).everything) is None, "nothing lies outside"
     assert steps_alone(load_core([step, *early, *own[:30]]).everything) is None, "too little to judge"
     assert steps_alone(load_core([*early, *own]).everything) is None, "there are no steps"
