@@ -28,7 +28,7 @@ from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.analyses.shared.grouping import Groups, group_by
 from tracelens_graph.categories.kernel_names import parse_name
 from tracelens_graph.errors import TraceError
-from tracelens_graph.graph.thread_blocks import device_properties, grid_in_blocks, multiprocessors, sizes, thread_blocks
+from tracelens_graph.graph.thread_blocks import device_properties, grid_in_blocks, multiprocessors, sizes
 from tracelens_graph.graph.window import Window
 from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.devices import Architecture, detect, taken_for
@@ -363,7 +363,7 @@ class JudgedOps:
             events = core.details.events(c.uid[rows].tolist())
         except TraceError:  # the file is gone
             events = {}
-        counted = dict(zip(rows.tolist(), thread_blocks(core, rows, events).tolist(), strict=True))
+        counted = {row: prod(self._grid(row, events.get(int(c.uid[row]), {})) or [0]) for row in rows.tolist()}
         return {
             uid: self._launch(row, events.get(int(c.uid[row]), {}), [counted[one] for one in typical[uid]])
             for uid, row in leading.items()
@@ -383,13 +383,18 @@ class JudgedOps:
             parts = before + (until[end - 1] - before) * (2 * np.arange(_TYPICAL) + 1) // (2 * _TYPICAL)
             yield gpu[order[np.searchsorted(until[start:end], parts) + start]].tolist()
 
+    def _grid(self, row: int, event: Mapping[str, Any]) -> list[int] | None:
+        core, parent = self.w.core, int(self.w.core.columns.parent[row])
+        args = event.get("args")
+        launch = core.names[core.columns.name[parent]] if parent >= 0 else ""
+        return grid_in_blocks(args, launch) if isinstance(args, dict) else None
+
     def _launch(self, row: int, event: Mapping[str, Any], blocks: list[int]) -> _Launch:
         """How a kernel was launched; the thread blocks are those of the middle one of some, where most are known."""
         core, c = self.w.core, self.w.core.columns
         found = event.get("args")
         args: Mapping[str, Any] = found if isinstance(found, dict) else {}
-        parent = int(c.parent[row])
-        grid = grid_in_blocks(args, core.names[c.name[parent]] if parent >= 0 else "")
+        grid = self._grid(row, event)
         block = sizes(args.get("block"))
         fits = theoretical_occupancy(
             self._properties,
@@ -398,7 +403,7 @@ class JudgedOps:
             args.get("shared memory"),
             prod(grid) if grid else None,
         )
-        middle = sorted(count or 2**62 for count in blocks)[len(blocks) // 2]
+        middle = sorted(min(count, 2**62) or 2**62 for count in blocks)[len(blocks) // 2]
         known_blocks = None if middle == 2**62 else middle
         return _Launch(core.names[c.name[row]], known_blocks, None if isinstance(fits, str) else fits)
 
