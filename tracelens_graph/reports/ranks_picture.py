@@ -10,7 +10,8 @@ import numpy as np
 
 from tracelens_graph.analyses.ranks.collective_tables import shown_bytes
 from tracelens_graph.analyses.ranks.job import Job
-from tracelens_graph.analyses.ranks.pictures import WHOLE, BandwidthPoints, PairMatrix, StepLanes, WaitMap, rank_labels
+from tracelens_graph.analyses.ranks.pictures import WHOLE, BandwidthPoints, PairMatrix, StepLanes, WaitMap
+from tracelens_graph.graph.ranks import rank_titles
 from tracelens_graph.reports.html.ranks import lane_columns, part_columns
 from tracelens_graph.reports.picture import GREY, bare, drawing_library, legend, literal, look
 from tracelens_graph.reports.ranks_text import headline, late_lines
@@ -206,7 +207,7 @@ def _pairs(matrix: PairMatrix, job: Job) -> Drawing:
         if slow:
             label = legend("slower than others of equal kind and size")
             axes.scatter(*zip(*slow, strict=True), marker="s", s=90, facecolors="none", edgecolors=_LATE, label=label)
-        names = labels_of([rank_labels(job.matched.ranks)[rank] for rank in matrix.ranks])
+        names = labels_of([rank_titles(job.matched.ranks)[rank] for rank in matrix.ranks])
         _name_ticks(axes.yaxis, names)
         _name_ticks(axes.xaxis, names)
         axes.tick_params(axis="x", rotation=90)
@@ -224,7 +225,7 @@ def _step(lanes: StepLanes, job: Job) -> Drawing:
     is_median = lanes.step is not None and {len(rank.steps) for rank in job.matched.ranks} != {1}
     what = "The whole recording" if lanes.step is None else f"Step {lanes.step}"
     title = f"{what}{' (the one of median duration)' if is_median else ''} on all ranks"
-    ranks = rank_labels(job.matched.ranks)
+    ranks = rank_titles(job.matched.ranks)
     ms = (lanes.end_ns - lanes.begin_ns) / 1e6
 
     def draw(canvas: Any, places: Sequence[Any]) -> None:

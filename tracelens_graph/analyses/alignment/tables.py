@@ -80,8 +80,8 @@ DIFF_TOTALS = TableSchema(
     "How long two traces take in all.",
     {
         "time": Column.key("what is measured", "time"),
-        "a_ms": Column("of a", "ms", heading="A ms"),
-        "b_ms": Column("of b", "ms", heading="B ms"),
+        "a_ms": Column("of a, devices added up", "ms", heading="A ms"),
+        "b_ms": Column("the same of b", "ms", heading="B ms"),
         **_CHANGE,
         **_INTERVAL,
         "proven_ms": Column("part of the change beyond noise: all, what places prove, or none", "ms", figure="ms"),

@@ -33,6 +33,11 @@ from tracelens_graph.utils.arrays import Ns, Rows
 BOUNDS: tuple[Latency, ...] = ("least", "usual", "most")
 
 
+Rings = Mapping[int, tuple[float, bool]]
+"""Place of a collective that a changed link bounds -> how many times as fast it moves data then, and whether that is
+sure."""
+
+
 class Looked(NamedTuple):
     """A name that was looked for by an edit: how often it was there, and else which names are."""
 
@@ -66,15 +71,14 @@ class Asked(NamedTuple):
         edits: arguments of `what_if`.
         places: where each rank is.
         repair: what it takes otherwise where it is repaired.
-        rings: places of collectives that a changed link bounds -> how many times as fast they move data then, and
-            whether that is sure.
+        rings: what changed links bound.
     """
 
     given: Given
     edits: Mapping[str, Any]
     places: Places
     repair: Repair | None
-    rings: Mapping[int, tuple[float, bool]]
+    rings: Rings
 
 
 def edited(rank: Reader, asked: Asked) -> Edited:
@@ -103,7 +107,7 @@ class _Changes:
         self.notes: list[str] = []
         self.looked: list[Looked] = []
 
-    def make(self, edits: Mapping[str, Any], rings: Mapping[int, tuple[float, bool]]) -> None:
+    def make(self, edits: Mapping[str, Any], rings: Rings) -> None:
         """Make the changes of the arguments of `what_if`; see `Asked`."""
         if (collectives := edits["collectives"]) is not None:
             self.speed_up_collectives(collectives)
@@ -153,7 +157,7 @@ class _Changes:
             lambda one: (one.kind,),
         )
 
-    def speed_up_links(self, factors: Mapping[str, float], rings: Mapping[int, tuple[float, bool]]) -> None:
+    def speed_up_links(self, factors: Mapping[str, float], rings: Rings) -> None:
         """Let what is not latency take less."""
         meant = {name: meant_by(name, self._places) for name in factors}
         self._speed_up(factors, lambda name, one: meant[name](one), names_of, rings)
@@ -163,7 +167,7 @@ class _Changes:
         factors: Mapping[str, float],
         is_meant: Callable[[str, Collective], bool],
         names: Callable[[Collective], Iterable[str]],
-        rings: Mapping[int, tuple[float, bool]] | None = None,
+        rings: Rings | None = None,
     ) -> None:
         """Let transfers of some collectives take less; `names` are what each is called.
 
@@ -182,6 +186,8 @@ class _Changes:
         latency = {} if rings is None else latencies_of(own, self._gap[edges] - waited)
         ring, is_sure = np.array([(rings or {}).get(at, (1.0, True)) for at in place.tolist()]).reshape(-1, 2).T
         self._factor[edges] *= ring
+        if rings:
+            self.notes.append(_OF_RINGS)
         for bound, fixed in self._fixed.items():
             stays = ring > 1 if bound == "most" else (bound == "least") & (ring < 1)
             fixed[edges] = np.where(stays & (is_sure == 0), -NEVER, waited + latency.get(bound, 0))
@@ -255,6 +261,9 @@ class _Changes:
                     self._gone[edge] = NO_CAUSE
                 count += 1
         self._look("overlap", kind, count, kinds)
+
+
+_OF_RINGS = "collectives of larger groups that are as slow as the slowest pair of their ranks count as bounded by it"
 
 
 def name_filter(text: str) -> Callable[[str], bool]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from tracelens_graph.analyses.critical_path.bridges import ends_elsewhere
 from tracelens_graph.analyses.critical_path.critical_path import CriticalPath, critical_path
-from tracelens_graph.analyses.critical_path.edits import BOUNDS, Asked, Edited, Looked, edited
+from tracelens_graph.analyses.critical_path.edits import BOUNDS, Asked, Edited, Looked, Rings, edited
 from tracelens_graph.analyses.critical_path.job_causes import JobCauses, job_causes
 from tracelens_graph.analyses.critical_path.meant import Places, meant_by
 from tracelens_graph.analyses.critical_path.repair import Repairs, repairs_of
@@ -159,9 +159,7 @@ def what_if(
         raise AnalysisError(f"what_if: nothing is changed: give {', '.join(EDITS[:-1])} or {EDITS[-1]}")
     job = job_causes(ranks, matched)
     repairs = Repairs({}, "", []) if repair is None else repairs_of(job, repair)
-    places = _places(job)
-    of_rings = _rings(job, bandwidth or {}, places)
-    answers = _answers(job, edits, repairs, places, of_rings)
+    answers = _answers(job, edits, repairs)
     path = critical_path(job, step)
     again = job.meetings.again({at: one.reach for at, one in answers.items()})
     extents = [job.rerun(again, bound, step) for bound in BOUNDS]
@@ -182,8 +180,7 @@ def what_if(
         min(lengths),
         max(lengths),
         None if step is None else begin - extents[usual][0],
-        list(dict.fromkeys([*sorted(note for one in answers.values() for note in one.notes), *repairs.notes]))
-        + ([_OF_RINGS] if of_rings else []),
+        list(dict.fromkeys([*sorted(note for one in answers.values() for note in one.notes), *repairs.notes])),
         job.matched is not None and bool(ends_elsewhere(job.matched)),
     )
 
@@ -215,27 +212,10 @@ def _words(edits: Mapping[str, Any]) -> Iterator[str]:
         yield f"no computation waits for {edits['overlap']}"
 
 
-def _places(job: JobCauses) -> Places:
-    """Where each rank is."""
-    m = job.matched
-    of_ranks = {} if m is None else {"host": m.hosts, "switch": Names(m, ()).switches}
-    return {
-        name: {
-            one.rank: at for one, at in zip(job.traces, of_ranks.get(name, ()), strict=False) if one.rank is not None
-        }
-        for name in ("host", "switch")
-    }
-
-
-_OF_RINGS = "collectives of larger groups that are as slow as the slowest pair of their ranks count as bounded by it"
-
-
-def _rings(job: JobCauses, bandwidth: Mapping[str, float], places: Places) -> dict[int, dict[int, tuple[float, bool]]]:
-    """Per rank what a changed link bounds; see `Asked.rings`."""
-    found: dict[int, dict[int, tuple[float, bool]]] = defaultdict(dict)
-    if (m := job.matched) is None or not bandwidth:
-        return found
+def _rings(m: MatchedCollectives, bandwidth: Mapping[str, float], places: Places) -> dict[int, Rings]:
+    """Per rank what changed links bound."""
     meant = [(meant_by(name, places), factor) for name, factor in bandwidth.items()]
+    found: dict[int, dict[int, tuple[float, bool]]] = defaultdict(dict)
 
     def factor_of(link: Link) -> float:
         first = m.parts.collective(int(m.parts_of(int(link.collectives[0]))[0]))
@@ -245,23 +225,26 @@ def _rings(job: JobCauses, bandwidth: Mapping[str, float], places: Places) -> di
         if factor_of(ring.link) == 1:
             for part in np.concatenate([m.parts_of(at) for at in ring.link.collectives.tolist()]).tolist():
                 found[int(m.trace[part])][int(m.node[part])] = ring.factor, ring.is_sure
-    return found
+    return {**found}
 
 
-def _answers(
-    job: JobCauses,
-    edits: Mapping[str, Any],
-    repairs: Repairs,
-    places: Places,
-    rings: Mapping[int, Mapping[int, tuple[float, bool]]],
-) -> dict[int, Edited]:
+def _answers(job: JobCauses, edits: Mapping[str, Any], repairs: Repairs) -> dict[int, Edited]:
     """What the ranks answer to edits.
 
     Raises:
         AnalysisError: something is called by a name that is nowhere.
     """
+    m = job.matched
+    of_ranks = {} if m is None else {"host": m.hosts, "switch": Names(m, ()).switches}
+    places = {
+        name: {
+            one.rank: at for one, at in zip(job.traces, of_ranks.get(name, ()), strict=False) if one.rank is not None
+        }
+        for name in ("host", "switch")
+    }
+    bound = {} if m is None or not edits["bandwidth"] else _rings(m, edits["bandwidth"], places)
     asked = [
-        Asked(given, edits, places, repairs.of_rank.get(rank), rings.get(rank, {}))
+        Asked(given, edits, places, repairs.of_rank.get(rank), bound.get(rank, {}))
         for rank, given in enumerate(job.bounded)
     ]
     found: dict[int, Edited] = dict(job.ask(edited, asked))

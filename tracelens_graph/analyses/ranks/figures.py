@@ -29,12 +29,11 @@ NOISE = 3.0
 """How many times as late as ranks come by chance is late for a reason."""
 
 
-ADDED_UP = "one delay counts again in every collective that it delays, so a repair saves less"
-"""What holds of a sum of delays. `what_if(..., repair=...)` shows what an end of them would gain."""
-
-DELAYS_ADD_UP = f"{ADDED_UP}: `ranks --what-if repair=RANK` shows how much"
-"""The same in the definition of a column."""
-
+DELAYS_ADD_UP = (
+    "one delay counts again in every collective that it delays, so a repair saves less: `ranks --what-if repair=RANK` "
+    "shows how much"
+)
+"""What holds of a sum of delays, in the definition of a column."""
 HELD_UP = "held up ms counts one delay again in each collective that it delays, so a repair saves less"
 """The same below a table."""
 

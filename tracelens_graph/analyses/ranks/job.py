@@ -73,6 +73,7 @@ class Job:
         self.matched, whole = of_one_job(ranks, correct, whole)
         self._whole = None if whole is None else whole.whole()
         self.figures = Figures(self.matched, architecture)
+        self._made: dict[str, Table] = {}
 
     @cached_property
     def _is_small(self) -> bool:
@@ -267,10 +268,6 @@ class Job:
         if name not in self._made:
             self._made[name] = self._makers[name]()
         return self._made[name]
-
-    @cached_property
-    def _made(self) -> dict[str, Table]:
-        return {}
 
     def tables(self) -> dict[str, Table]:
         """All tables by name."""

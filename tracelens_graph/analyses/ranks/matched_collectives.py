@@ -59,6 +59,7 @@ class MatchedCollectives(PartsByCollective):
         ranks: the ranks.
         left_out: as given.
         parts: their parts in collectives, as recorded.
+        trace, node: per part the place of its rank, and of its collective in what that held.
         nodes: which ranks run on one host.
         hosts: the number of the host of each rank, None where not known.
     """
@@ -80,6 +81,7 @@ class MatchedCollectives(PartsByCollective):
         self.left_out = tuple(left_out)
         self.is_corrected = correct
         self.parts = Parts.of(given)
+        self.trace, self.node = self.parts.trace, self.parts.node
         known = [rank for rank in given if rank.rank is not None]
         self.nodes = Nodes.of(
             [one.rank or 0 for one in known], [one.host for one in known], [one.devices for one in known]
@@ -189,11 +191,12 @@ class MatchedCollectives(PartsByCollective):
 
     def numbered(self, number: np.ndarray) -> MatchedCollectives:
         """The same parts as other collectives; -1 for none."""
-        numbers, place = np.unique(number[number >= 0], return_inverse=True)
-        number[number >= 0] = by_time(numbers, place, self.start_ns[number >= 0])
         made = copy(self)
-        own = ("ranks", "parts", "is_corrected", "nodes", "hosts", "_windows", "start_ns", "end_ns", "trace")
-        made.__dict__ = {name: getattr(self, name) for name in (*own, "left_out")} | {"number": number}
+        own = (
+            "ranks", "parts", "is_corrected", "nodes", "hosts", "_windows", "start_ns", "end_ns", "trace", "node",
+            "left_out",
+        )  # fmt: skip
+        made.__dict__ = {name: getattr(self, name) for name in own} | {"number": by_time(number, self.start_ns)}
         if self.whole is not self:
             made.__dict__["whole"] = self.whole
         return made
@@ -232,16 +235,6 @@ class MatchedCollectives(PartsByCollective):
         return self.clocks.of(times_ns, self.clock_of[trace]) if self._is_moved else times_ns
 
     # --- what was matched ----------------------------------------------------------------------------------------
-
-    @cached_property
-    def trace(self) -> np.ndarray:
-        """Place of the rank of each part in `ranks`."""
-        return self.parts.trace
-
-    @cached_property
-    def node(self) -> np.ndarray:
-        """Place of each part's collective in what its rank held."""
-        return self.parts.node
 
     @cached_property
     def start_ns(self) -> np.ndarray:
@@ -283,9 +276,7 @@ class MatchedCollectives(PartsByCollective):
         number[lonely] = -1
         was_split = (whole_before > 1)[self._matched[lonely]]
         reason[lonely] = np.select((self.parts.lacks_partner[lonely], was_split), (3, 4), 1)
-        numbers, place = np.unique(number[number >= 0], return_inverse=True)
-        number[number >= 0] = by_time(numbers, place, start[number >= 0])
-        return _Verified(number.astype(np.int32), reason)
+        return _Verified(by_time(number, start).astype(np.int32), reason)
 
     def _may_leave_early(self, number: np.ndarray) -> np.ndarray:
         """For each number whether its process group is known and ranks may leave before others come."""

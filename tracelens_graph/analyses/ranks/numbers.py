@@ -32,10 +32,12 @@ def are_together(number: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.n
     return (last_start < first_end) | (last_end - first_end <= SAME_END_NS)
 
 
-def by_time(numbers: np.ndarray, place: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Numbers from 0 on in the order of the first starts."""
+def by_time(number: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """Numbers from 0 on in the order of the first starts; -1 stays."""
+    there = np.flatnonzero(number >= 0)
+    numbers, place = np.unique(number[there], return_inverse=True)
     first = np.full(len(numbers), np.iinfo(np.int64).max)
-    np.minimum.at(first, place, start)
-    rank = np.empty(len(numbers), np.int64)
-    rank[np.argsort(first, kind="stable")] = np.arange(len(numbers))
-    return rank[place]
+    np.minimum.at(first, place, start[there])
+    found = np.full(len(number), -1, np.int64)
+    found[there] = np.argsort(np.argsort(first, kind="stable"))[place]
+    return found

@@ -24,10 +24,10 @@ BARRIERS = (
 POINT_TO_POINT = ("send", "recv")
 """Kinds in which one rank sends to one other: both names stand for one transfer."""
 
-_SAME_SIZES = (
-    "allreduce", "allreduce_coalesced", "reduce_scatter", "_reduce_scatter_base", "all_gather", "_allgather_base",
-    "all_to_all",
-)  # fmt: skip
+MOVES_OF_ALL = tuple(kind for kind in BARRIERS if kind != "barrier")
+"""Those of them that move data."""
+
+_SAME_SIZES = (*MOVES_OF_ALL, "all_to_all")
 """Kinds for which every rank gives the same number of elements."""
 
 
@@ -201,27 +201,18 @@ def _keys(forms: Sequence[Collective], lanes: Sequence[Hashable]) -> list[Hashab
 
 
 class PartsByCollective:
-    """Parts that ranks had in collectives."""
+    """Parts that ranks had in collectives.
 
-    @cached_property
-    def number(self) -> Codes:
-        """Number of the collective of each part, -1 for none; numbers go from 0 on without gaps."""
-        raise NotImplementedError
+    Attributes:
+        number: number of the collective of each part, -1 for none; numbers go from 0 on without gaps.
+        trace: place of the rank of each part.
+        start_ns, end_ns: start and end of each part, on one clock.
+    """
 
-    @cached_property
-    def trace(self) -> Codes:
-        """Place of the rank of each part."""
-        raise NotImplementedError
-
-    @cached_property
-    def start_ns(self) -> Ns:
-        """Start of each part, on one clock."""
-        raise NotImplementedError
-
-    @cached_property
-    def end_ns(self) -> Ns:
-        """End of each part, on the same clock."""
-        raise NotImplementedError
+    number: Any
+    trace: Codes
+    start_ns: Any
+    end_ns: Any
 
     def __len__(self) -> int:
         return self._collectives

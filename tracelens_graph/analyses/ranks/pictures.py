@@ -15,6 +15,7 @@ from tracelens_graph.analyses.ranks.links import Link
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
 from tracelens_graph.graph.intervals import Intervals, merge
+from tracelens_graph.graph.ranks import rank_titles
 
 MOST_RANKS, MOST_STEPS = 512, 200
 """Rows and columns; of more ranks some are chosen, of more steps neighbours are put together."""
@@ -70,7 +71,7 @@ class WaitMap:
         shown = {name: matrix[rows] for name, matrix in matrices.items()}
         return cls(
             rows.tolist(),
-            [rank_labels(ranks)[row] for row in rows.tolist()],
+            [rank_titles(ranks)[row] for row in rows.tolist()],
             names,
             shown["exposed_wait_ms"],
             shown["device_step_ms"],
@@ -107,14 +108,6 @@ def step_keys(ranks: Sequence[RankCollectives]) -> list[list[int]]:
     if any(None in of_rank or len(set(of_rank)) < len(of_rank) for of_rank in numbers):
         return [list(range(len(of_rank))) for of_rank in numbers]
     return [[number for number in of_rank if number is not None] for of_rank in numbers]
-
-
-def rank_labels(ranks: Sequence[RankCollectives]) -> list[str]:
-    """Names of ranks for an axis, all different: their numbers; where two are equal, names of traces."""
-    numbers = [rank.rank for rank in ranks]
-    if None not in numbers and len(set(numbers)) == len(numbers):
-        return [f"rank {number}" for number in numbers]
-    return [rank.name for rank in ranks]
 
 
 def chosen(weights: np.ndarray, most: int) -> np.ndarray:
@@ -394,24 +387,23 @@ def _within(start: np.ndarray, stop: np.ndarray, begin: int, end: int) -> Interv
     return merge(np.clip(start, begin, end), np.clip(stop, begin, end))
 
 
+_BARS = ("computing", "waiting", "moving")
+
+
 def _coarse(lanes: list[Lane], span: int) -> tuple[list[Lane], int]:
     """Lanes with at most `MOST_BARS` intervals in all, and the gaps that were closed for it, ns."""
     finest, found = 0, lanes
-    while sum(len(one[0]) for lane in found for one in (lane.computing, lane.waiting, lane.moving)) > MOST_BARS:
+    while sum(len(getattr(lane, bar)[0]) for lane in found for bar in _BARS) > MOST_BARS:
         finest = max(2 * finest, span // _FINEST, 1)
-        found = [
-            replace(
-                one,
-                computing=_closed(one.computing, finest),
-                waiting=_closed(one.waiting, finest),
-                moving=_closed(one.moving, finest),
-            )
-            for one in lanes
-        ]
+        found = [_closed(one, finest) for one in lanes]
     return found, finest
 
 
-def _closed(intervals: Intervals, finest: int) -> Intervals:
-    """Intervals without the gaps that are shorter."""
-    start, stop = merge(intervals[0], intervals[1] + finest)
-    return start, stop - finest
+def _closed(lane: Lane, finest: int) -> Lane:
+    """A lane without gaps that are shorter."""
+    bars: dict[str, Any] = {}
+    for bar in _BARS:
+        start, stop = getattr(lane, bar)
+        start, stop = merge(start, stop + finest)
+        bars[bar] = start, stop - finest
+    return replace(lane, **bars)

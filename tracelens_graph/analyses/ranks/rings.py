@@ -13,14 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from tracelens_graph.analyses.ranks.links import LATENCY_BYTES, Link, Links
+from tracelens_graph.analyses.ranks.parts import MOVES_OF_ALL
 from tracelens_graph.utils.arrays import Ns
 
 _ALIKE = 1.25
 """Bandwidths that differ by less are one."""
-_RINGS = (
-    "allreduce", "allreduce_coalesced", "all_gather", "_allgather_base", "reduce_scatter", "_reduce_scatter_base",
-    "broadcast", "reduce",
-)  # fmt: skip
+_RINGS = (*MOVES_OF_ALL, "broadcast", "reduce")
 
 
 class Ring(NamedTuple):

@@ -32,24 +32,18 @@ class Rule(NamedTuple):
 
 
 RULES = {
-    "reduce_scatter": Rule("in", 1.0, True),
-    "_reduce_scatter_base": Rule("in", 1.0, True),
-    "all_gather": Rule("out", 1.0, True),
-    "_allgather_base": Rule("out", 1.0, True),
-    # In these both sides are equal, so that one of them is enough.
-    "allreduce": Rule("larger", 2.0, True),
-    "allreduce_coalesced": Rule("larger", 2.0, True),
-    "all_to_all": Rule("larger", 1.0, True),
-    "broadcast": Rule("larger", 1.0, False),
-    "reduce": Rule("larger", 1.0, False),
-    "send": Rule("larger", 1.0, False),
-    "recv": Rule("larger", 1.0, False),
-    "send_recv": Rule("larger", 1.0, False),
-    # A link carries both ways at once: the busier one bounds an uneven exchange.
-    "all_to_allv": Rule("larger", 1.0, True),
-    # The root alone has the whole: of a gather it gets it, of a scatter it puts it in.
-    "gather": Rule("larger", 1.0, True),
-    "scatter": Rule("larger", 1.0, True),
+    kind: rule
+    for rule, kinds in {
+        Rule("in", 1.0, True): ("reduce_scatter", "_reduce_scatter_base"),
+        Rule("out", 1.0, True): ("all_gather", "_allgather_base"),
+        # In these both sides are equal, so that one of them is enough.
+        Rule("larger", 2.0, True): ("allreduce", "allreduce_coalesced"),
+        Rule("larger", 1.0, False): ("broadcast", "reduce", "send", "recv", "send_recv"),
+        # A link carries both ways at once: the busier one bounds an uneven exchange. Of a gather or scatter the root
+        # alone has the whole: it gets it, or puts it in.
+        Rule("larger", 1.0, True): ("all_to_all", "all_to_allv", "gather", "scatter"),
+    }.items()
+    for kind in kinds
 }
 """Kind of a collective -> its rule. A barrier moves nothing, and what an unknown kind moves is not known."""
 

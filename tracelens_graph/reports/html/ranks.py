@@ -13,17 +13,10 @@ import numpy as np
 
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
-from tracelens_graph.analyses.ranks.pictures import (
-    WHOLE,
-    BandwidthPoints,
-    PairMatrix,
-    StepLanes,
-    WaitMap,
-    chosen,
-    rank_labels,
-)
+from tracelens_graph.analyses.ranks.pictures import WHOLE, BandwidthPoints, PairMatrix, StepLanes, WaitMap, chosen
 from tracelens_graph.analyses.stragglers.reasons import LINK, in_words
 from tracelens_graph.analyses.stragglers.slowdown import Slowdown
+from tracelens_graph.graph.ranks import rank_titles
 from tracelens_graph.reports.html.names import LONGEST_LINE, Texts, clean, table_objects
 from tracelens_graph.reports.html.shell import Code, Packed, page
 from tracelens_graph.reports.ranks_text import all_lines, head, headline, notes
@@ -77,7 +70,7 @@ def _overview(job: Job, commands: Sequence[str]) -> dict[str, Any]:
     name = job.lateness.late if job.lateness is not None else None
     names = [one.name for one in job.matched.ranks]
     places = {one: place for place, one in enumerate(names)}
-    labels = dict(zip(names, rank_labels(job.matched.ranks), strict=True))
+    labels = dict(zip(names, rank_titles(job.matched.ranks), strict=True))
     return {
         "head": clean(head(job), LONGEST_LINE),
         "headline": clean(headline(job), LONGEST_LINE),
@@ -88,7 +81,7 @@ def _overview(job: Job, commands: Sequence[str]) -> dict[str, Any]:
         "reasons": _reasons(job, places),
         "commands": [clean(one, LONGEST_LINE) for one in commands],
         "notes": [clean(note, LONGEST_LINE) for note in notes(job)],
-        "ranks": [clean(label, _LONGEST_LABEL) for label in rank_labels(job.matched.ranks)],
+        "ranks": [clean(label, _LONGEST_LABEL) for label in rank_titles(job.matched.ranks)],
         "balance": [[_plain(row[key]) for key in _OF_RANK] for row in balance],
         "balance_keys": _OF_RANK,
         "times": [
