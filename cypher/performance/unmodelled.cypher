@@ -28,7 +28,7 @@ OPTIONAL MATCH (k)<-[:LAUNCHES]-(c:RuntimeCall)
 WITH whole, k.dur_ns AS time, coalesce(m.name, o.name, c.name, '(no launch in trace)') AS op,
   CASE
     WHEN m IS NOT NULL THEN coalesce(m.no_model, 'no model for this operation')
-    WHEN o IS NOT NULL THEN 'launched beside operations with a model, by one without'
+    WHEN o IS NOT NULL THEN 'launched by itself, beside operations with a model that it calls'
     WHEN c IS NOT NULL THEN 'launched outside of operations'
     ELSE 'its launch is not in the trace'
   END AS reason

@@ -139,7 +139,7 @@ def test_known_answer() -> None:
         "without a model: cudaLaunchKernel (3.4 %): launched outside of operations",
         "without a model: unheard of (3.4 %): no model for this operation",
         "without a model: (no launch in trace) (1.7 %): its launch is not in the trace",
-        "without a model: around (1.7 %): launched beside operations with a model, by one without",
+        "without a model: around (1.7 %): launched by itself, beside operations with a model that it calls",
         "without a model: refuses (1.7 %): sizes are odd",
     ]
 
@@ -205,7 +205,7 @@ def test_what_has_no_model() -> None:
         "cudaLaunchKernel": ("launched outside of operations", 1, 2),
         "refuses": ("sizes are odd", 1, 1),
         NO_LAUNCH: ("its launch is not in the trace", 1, 1),
-        "around": ("launched beside operations with a model, by one without", 1, 1),
+        "around": ("launched by itself, beside operations with a model that it calls", 1, 1),
     }
     assert np.asarray(table["percent"]) == pytest.approx(np.asarray(table["gpu_sum_ms"]) * 1000 / 59 * 100)
     assert "communication is left out: 16.9 % of GPU time" in table.notes

@@ -152,7 +152,7 @@ def test_unmodelled_time_is_that_of_the_report() -> None:
     assert sum(table["percent"]) == pytest.approx(100 * 45 / 75)
     assert table.records() == unmodelled(work()).records()
     (row,) = unmodelled_time(beside()).records()
-    assert (row["op"], row["reason"]) == ("own", "launched beside operations with a model, by one without")
+    assert (row["op"], row["reason"]) == ("own", "launched by itself, beside operations with a model that it calls")
 
 
 def test_events_that_outlive_their_callers() -> None:

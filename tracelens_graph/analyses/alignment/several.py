@@ -315,7 +315,7 @@ def _odd(part: str, called: str, parts: Sequence[_Part], notes: list[str]) -> li
         structures = len({one.structure for one in parts})
         times = f"{number:,} with an odd time" if number else "none odd"
         notes.append(
-            f"{called}: {structures:,} structures, none of them in most parts, so only times are compared: {times}, "
+            f"{called}: {structures:,} structures, none of them in most {part}s, so only times are compared: {times}, "
             f"from {usual[0].ns / 1e6:,.3f} ms ({usual[0].name}) to {usual[-1].ns / 1e6:,.3f} ms ({usual[-1].name})"
         )
         if not number:

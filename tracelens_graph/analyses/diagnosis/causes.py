@@ -113,7 +113,7 @@ def _waits(
     text = f"{name} cost {_cost_text(account, time)}, {in_gaps}"
     own, queued = idle.parts[causes[0]], idle.parts[Cause.queued]
     if Cause.queued in causes and own.any() and queued.any():  # many gaps of little time beside few of much
-        between = f"{shown_ms(int(queued.sum()))} in {int((queued > 0).sum()):,} between queued kernels"
+        between = f"{shown_ms(int(queued.sum()))} in {int((queued > 0).sum()):,} gaps between queued kernels"
         text = f"{name} cost {_cost_text(account, time)}: {shown_ms(int(own.sum()))} {_gaps_text(own)}, {between}"
     evidence: dict[str, Any] = {
         **_cost(account, time), "percent_of_idle": percent(time, int((idle.end - idle.start).sum())), "gaps": gaps,
@@ -253,7 +253,7 @@ def _culprit_text(core: Core, found: Blamed, evidence: Mapping[str, Any], wraps:
     text = f"{time} {name}{f', from {brief(line)}' if line else ''}"
     if below := evidence.get("below"):
         ms = shown_ms(round(evidence["below_ms"] * 1e6))
-        text += f", where {brief(below)} takes most, {ms} with the libraries it calls"
+        text += f", {ms} of that in {brief(below)} and the libraries it calls"
     return text
 
 

@@ -112,7 +112,7 @@ _BOUNDS = {
 
 NO_MODEL = "no model for this operation"
 _OUTSIDE_OF_OPS = "launched outside of operations"
-_BESIDE_MODELS = "launched beside operations with a model, by one without"
+_BESIDE_MODELS = "launched by itself, beside operations with a model that it calls"
 _NO_LAUNCH = "its launch is not in the trace"
 
 WINDOWED = "as in layers with a sliding window"

@@ -315,7 +315,7 @@ class Slowdown:
     def measures(self) -> list[str]:
         """M_W and M_S in words."""
         count, slowest = len(self.workers), int(np.ceil(SLOWEST_SHARE * len(self.workers)))
-        of = {"M_W": (self.by_workers, f"the slowest 3 % of the workers, {slowest:,} of {count:,}"),
+        of = {"M_W": (self.by_workers, f"the slowest 3 % of the workers, {slowest:,} of {count:,},"),
               "M_S": (self.by_last_stage, "the last stage")}  # fmt: skip
         if self.job < 1 - NO_FASTER:
             return ["a slowdown below 1 is none: by the replay the job would not be faster with even work"]
@@ -323,7 +323,7 @@ class Slowdown:
             return []
         less = ", as the others have less than even work"
         return [
-            f"{name}: {round(100 * share)} % of the excess goes with {whom}{less * (share > 1 + WORTH_A_REASON)}"
+            f"{name}: repairing {whom} removes {100 * share:.0f} % of the excess{less * (share > 1 + WORTH_A_REASON)}"
             for name, (share, whom) in of.items()
             if share is not None
         ]
