@@ -6,6 +6,7 @@ a trace as any other.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,9 @@ BLOCK = 1024
 
 _OWN = ("correlation_id",)
 """Statistics that stand under names of their own."""
+
+_LAUNCH_SHAPE = re.compile(r"\b(grid|block):(\d{1,18}),(\d{1,18}),(\d{1,18})\b", re.ASCII)
+"""Blocks of a kernel's grid and threads of its blocks, in XLA's text `kernel_details`."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,8 @@ class XplaneDetails(Details):
         pid, tid = core.threads[int(c.thread[row])]
         if kind in DEVICE_KINDS:
             args |= {"device": pid, "stream": tid}
+            shape = _LAUNCH_SHAPE.findall(str(args.get("kernel_details", "")))
+            args |= {what: [int(size) for size in sizes] for what, *sizes in shape}
         if c.correlation[row] >= 0:
             args["correlation"] = int(c.correlation[row])
         if kind in DEVICE_KINDS and c.bytes[row] >= 0:

@@ -11,6 +11,7 @@ from handmade import call, gpu, span
 from corpus import CORPUS, cases, loaded, needs_corpus
 from tracelens_graph.analyses.diagnosis.finding import ADVICE, Finding
 from tracelens_graph.analyses.diagnosis.verdict import verdict
+from tracelens_graph.analyses.performance.judged_ops import judged_ops
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.perf.devices import Architecture, architecture
 
@@ -120,6 +121,17 @@ def test_a_launch_with_few_blocks_is_named() -> None:
     assert "held_back_by" in few.evidence
     unknown = [span("cpu_op", "mine::op", 0, 10), call(1, 1), gpu(5, 900, 1, "k", grid=[8, 4, 1])]
     assert "only 32 thread blocks for 304 units" in operation(unknown, MI300X).text
+
+
+@pytest.mark.parametrize(("short_us", "is_few"), [(2, False), (500, True)])
+def test_calls_of_unknown_sizes_are_judged_by_those_with_most_time(short_us: int, is_few: bool) -> None:
+    events = []
+    for at in range(6):
+        us, grid = (500, [4000, 1, 1]) if at in (2, 4) else (short_us, [1, 1, 1])
+        op = span("cpu_op", "mine::add_", 20 * at, 10)
+        events += [op, call(20 * at + 1, at + 1), gpu(1000 * at + 500, us, at + 1, "k", grid=grid)]
+    (op,) = judged_ops(load_core(events).window(), MI300X)
+    assert [one.name for one in op.reasons] == (["few_blocks"] if is_few else [])
 
 
 def test_only_large_parts_of_a_small_trace_are_judged() -> None:

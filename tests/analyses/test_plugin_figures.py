@@ -208,3 +208,43 @@ def test_a_step_that_holds_work_of_before_the_recording_says_so() -> None:
     assert step_breakdown(core).notes == [
         "ProfilerStep#1: GPU work that no step launched runs for 0.050 of its 0.100 ms"
     ]
+
+
+@pytest.mark.parametrize("name", [
+    "bmm_MxE4m3_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3_et128x16_m128x16x32_cga1x1x1_sm100f", "attn_fwd.kd",
+    "fmhaSm100aKernel_QkvE4m3OBfloat16H64PagedKvCausalP16VarSeqQ128Kv128PersistentContext", "gemm_fusion_dot_6.kd",
+    "void ck_tile::kentry<ck_tile::gfx950_t, 1, ck_tile::FmhaBwdDQDKDVKernel<ck_tile::BlockFmha>>", "bwd_kernel_dk_dv",
+    "_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1", "_ZN2ck16kernel_gemm_xdlops_bwd",
+])  # fmt: skip
+def test_products_and_attention_use_tensor_cores(name: str) -> None:
+    assert shown_use(name) == (True, 100)
+
+
+@pytest.mark.parametrize("name", [
+    "FmhaBwdOGradDotOKernel<ck_tile::BlockFmhaBwdOGradDotO>", "attn_bwd_preprocess", "ampere_sgemm_128x64_nn",
+    "void splitKreduce_kernel<float>", "paged_attention_ll4mi_reduce_kernel", "Cijk_Ailk_Bljk_SB_MT32x32x8_fallback",
+])  # fmt: skip
+def test_what_stands_beside_a_product_does_not(name: str) -> None:
+    assert shown_use(name) == (False, 0)
+
+
+def shown_use(name: str) -> tuple[bool, float]:
+    core = load_core([span("kernel", name, 0, 10, 0, 7, device=0, stream=7)])
+    (kernel,), (device,) = kernel_occupancy(core).records(), device_use(core).records()
+    return kernel["tensor_cores"], device["tensor_core_percent"]
+
+
+def test_efficiency_is_that_of_the_steps() -> None:
+    """A kernel of before the steps fills the device, one that ends behind them counts until they end."""
+    core = load_core({
+        "deviceProperties": [{"id": 0, "numSms": 4}],
+        "traceEvents": [
+            span("user_annotation", "ProfilerStep#1", 100, 100),
+            span("kernel", "early", 0, 120, 0, 7, device=0, stream=7, grid=[4, 1, 1]),
+            span("kernel", "late", 180, 40, 0, 7, device=0, stream=8, grid=[2, 1, 1]),
+            span("kernel", "bare", 130, 10, 0, 7, device=0, stream=8),
+        ],
+    })  # fmt: skip
+    (row,), notes = device_use(core).records(), device_use(core).notes
+    assert (row["time_ms"], row["utilization_percent"], row["sm_efficiency_percent"]) == (0.1, 50, 30)
+    assert notes == ["1 of 3 kernels, without a recorded grid, count as 0 in SM efficiency"]

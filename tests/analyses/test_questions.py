@@ -75,6 +75,26 @@ def test_tables_of_gpu_events_say_that_there_are_none(name: str) -> None:
     assert (len(table), list(table.notes)) == (0, ["the trace has no GPU events"])
 
 
+@pytest.mark.parametrize(
+    ("name", "lacks"),
+    [("outliving_events", None), ("stream_overlap", "GPU events"), ("odd_layers", "modules"), ("unusual_kernels", None),
+     ("launch_delay", "launches")],
+)  # fmt: skip
+def test_an_empty_answer_names_only_what_it_needs(name: str, lacks: str | None) -> None:
+    """A trace of ops and kernels, without modules and launches; and one of an op alone."""
+    events = [span("cpu_op", "aten::mm", 0, 5), span("kernel", "k", 6, 5, 0, 7, device=0, stream=7)]
+    notes = list(QUESTIONS[name](load_core(events[: 1 if lacks == "GPU events" else 2])).notes)
+    assert notes == ([f"nothing of this is in the trace, which has no {lacks}"] if lacks else [])
+
+
+def test_copies_of_rocm_without_bytes_have_no_rate() -> None:
+    core = load_core([span("kernel", "__amd_rocclr_copyBuffer", 6, 5, 0, 7, device=0, stream=7)])
+    assert len(QUESTIONS["copies"](core)) == 1
+    assert list(QUESTIONS["copy_bandwidth"](core).notes) == [
+        "1 of 1 copies and fills have no rate: no bytes recorded, or 0 ns"
+    ]
+
+
 def test_queries_have_their_columns_and_parameters() -> None:
     for name, query in library().items():
         question = QUESTIONS[name]

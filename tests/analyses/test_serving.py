@@ -118,6 +118,8 @@ def test_time_that_the_recording_cut_off_is_of_no_iteration() -> None:
     assert (row["device_ms"], row["busy_ms"], row["gpu_events"]) == (pytest.approx(0.02), pytest.approx(0.019), 3)
     assert phases(core).records()[0]["step_ms"] == pytest.approx(0.02)
     assert steady_state(core).records()[0]["step_ms"] == pytest.approx(0.02)
+    for table in (iterations(core), phases(core)):
+        assert sum("leave out 1.5 ms" in note and "count the 1 GPU event in it" in note for note in table.notes) == 1
 
 
 def test_without_iterations() -> None:

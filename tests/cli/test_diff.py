@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from call_trees import FORWARD, launch, op, trace
 from handmade import HOSTILE, Run, small_trace, span
 from html_pages import read
 
@@ -360,6 +361,22 @@ def test_ranks_without_a_common_structure_are_not_called_alike(run: Run, tmp_pat
     (row,) = table(run, "--within", *ranks)["rows"]
     assert (row["differs"], row["usual"], row["name"]) == ("spread", "rank1", "rank6")
     assert [run(*shlex.split(hint)[1:])[0] for hint in (report, pair)] == [0, 0]
+
+
+def test_more_of_the_same_work_leads_to_a_comparison_by_name(run: Run, tmp_path: Path) -> None:
+    """A block takes 8 us of the host, so that three fewer and 24 us more are as long."""
+    paths = []
+    for blocks, waits in ((20, 0), (17, 12)):
+        calls = [op("block", *(launch(f"k{n}", 2) for n in range(3))) for _ in range(blocks)]
+        calls[-1:-1] = [op("wait") for _ in range(waits)]
+        paths.append(tmp_path / f"{blocks}.json")
+        paths[-1].write_text(json.dumps(trace([(FORWARD, calls)])))
+    code, out, err = run("diff", *paths, "--from", "0ms")
+    assert (code, err) == (0, "")
+    assert "calls 0.85x" in out
+    hint = hints_of(out)[-1]
+    assert " --by-name" in hint
+    assert run(*shlex.split(hint)[1:])[0] == 0
 
 
 def test_only_places_that_differ_are_listed_for_people(run: Run, job: list[Path], tmp_path: Path) -> None:

@@ -41,3 +41,16 @@ def test_blocks(call: str, args: dict[str, Any], blocks: int) -> None:
     assert multiprocessors(core) == {0: 8}
     (found,) = kernel_occupancy(core).records()
     assert found["blocks_per_sm"] == pytest.approx(blocks / 8 if blocks else float("nan"), nan_ok=True)
+
+
+def test_grid_and_device_of_rocm() -> None:
+    """The grid stands with the launch; the device has its number in the node, its description that of the process."""
+    core = load_core({
+        "deviceProperties": [{"id": 0, "numSms": 8}],
+        "traceEvents": [
+            span("cuda_runtime", "hipExtModuleLaunchKernel", 0, 2, correlation=1, grid=[1024, 1, 1], block=[256, 1, 1]),
+            span("kernel", "k", 5, 10, 2, 7, device=2, stream=7, correlation=1),
+        ],
+    })  # fmt: skip
+    assert thread_blocks(core, core.gpu_rows).tolist() == [4]
+    assert multiprocessors(core)[2] == 8

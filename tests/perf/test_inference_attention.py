@@ -141,7 +141,7 @@ def test_annotations() -> None:
     "text", ["", "ProfilerStep#3", "step[DECODE bs=32]", "execute_context_2(14721)_generation_0(0)", "x" * 10**6]
 )
 def test_annotations_that_do_not_tell(text: str) -> None:
-    with pytest.raises(CannotModel, match="no annotation"):
+    with pytest.raises(CannotModel, match="annotation around the call"):
         read_batch(text)
 
 
@@ -309,5 +309,5 @@ def test_stored_keys_are_written_in_the_type_of_the_cache() -> None:
 def test_reasons(given: list[object], reason: str) -> None:
     with pytest.raises(CannotModel, match=reason):
         cost_of("vllm::unified_attention_with_output", *given, of=DECODE)
-    with pytest.raises(CannotModel, match="no annotation"):
+    with pytest.raises(CannotModel, match="annotation around the call"):
         cost_of("vllm::unified_attention_with_output", *given)

@@ -214,6 +214,17 @@ def test_odd_sizes_give_reasons_or_none(
     assert all(one.text for one in reasons(work))
 
 
+def test_a_larger_batch_is_no_advice_for_a_block_a_channel() -> None:
+    dims = [[10, 64, 56, 56]] * 2
+    norm = Work("aten::native_batch_norm_backward", "BN_bwd", dims, [BF16] * 2, us=85, bytes=1e8, units=304, blocks=64)
+    (few,) = reasons(norm)
+    assert (few.text, few.advice) == ("only 64 thread blocks, one a channel, for 304 units", "")
+    (unknown,) = reasons(replace(norm, dims=[], blocks=128))
+    assert (unknown.text, unknown.advice) == ("only 128 thread blocks for 304 units", "")
+    (other,) = reasons(replace(norm, name="aten::add_"))
+    assert (other.text, other.advice) == ("only 64 thread blocks for 304 units", "more_rows")
+
+
 def test_the_sizes_stand_in_the_text() -> None:
     (tiles, *_) = reasons(CASES["few tiles over a great depth"][0])
     assert tiles.text == "only 4 tiles of 256x128 for 304 units"

@@ -13,7 +13,7 @@ import builtins
 import inspect
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral, Real
@@ -113,8 +113,13 @@ class Parameter:
         return " or ".join(words.get(kind, str(kind)) for kind in kinds)
 
 
-_LACKS = {"GPU events": GPU_KINDS, "ops": (Kind.Op,), "modules": (Kind.Module,)}
-"""What questions are mostly about."""
+_LACKS: Sequence[tuple[str, Sequence[Kind], Set[str]]] = (
+    ("GPU events", GPU_KINDS, {"device", "kernels", "gpu_events", "gpu_time_us", "launches", "forward_us"}),
+    ("launches", (Kind.RuntimeCall,), {"launches"}),
+    ("ops", (Kind.Op,), {"op", "host_self_us", "forward_calls"}),
+    ("modules", (Kind.Module,), {"module_path", "layers"}),
+)
+"""What a trace may lack, its kinds, and the columns of the questions that have no rows without it."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -204,7 +209,11 @@ class Question:
         w = narrow(self._window(given), step=parameters.pop(STEP, None))
         table = self._under_its_name(self.function(w, **self._given, **parameters))
         if not (len(table) or table.notes):
-            lacks = [word for word, kinds in _LACKS.items() if not len(rows_of_kind(w.core.columns, kinds))]
+            lacks = [
+                word
+                for word, kinds, columns in _LACKS
+                if columns & table.about.keys() and not len(rows_of_kind(w.core.columns, kinds))
+            ]
             table.notes = [f"nothing of this is in the trace, which has no {' and no '.join(lacks)}"] if lacks else []
         return table
 

@@ -128,6 +128,7 @@ class Two:
 
     def screen(self) -> Iterator[str]:
         """The answer in lines, and what to ask next."""
+        from tracelens_graph.analyses.alignment.setups import amount_of_work
         from tracelens_graph.reports.diff_text import changed_places, listed_places
         from tracelens_graph.reports.diff_text import screen as lines
 
@@ -138,8 +139,9 @@ class Two:
             yield f"ask next: {idle}"
         if changed := changed_places(self.tables["diff_places"]):
             first, *_ = listed_places(changed) or changed
-            point = f"--point {first['place']}"
-            yield f"ask next: {self.pair.diff(point)}"
+            # Where one side only has more of the same work, places are out of phase.
+            more = "--by-name" if amount_of_work(self.difference) else f"--point {first['place']}"
+            yield f"ask next: {self.pair.diff(more)}"
 
     @property
     def _on_idle_time(self) -> str:

@@ -330,11 +330,11 @@ class Asked:
         step = self.window.step
         return step[0] if step is not None and self.window == WindowChoice(step=step[:1]) else None
 
-    def next(self, *words: str) -> str:
-        """A line that suggests `ranks` with other options."""
+    def next(self, *words: str, command: str = "ranks") -> str:
+        """A line that suggests `ranks`, or another command, with other options."""
         arch = [] if self.arch is None else [("--arch", self.arch)]
         kept = [word for option in (*self.window.arguments(), *arch, *_anywhere()) for word in option]
-        return f"{NEXT}{_PROGRAM} ranks {shlex.join([*self.traces, *kept, *words])}"
+        return f"{NEXT}{_PROGRAM} {command} {shlex.join([*self.traces, *kept, *words])}"
 
     def cut(self, number: int, key: str) -> str:
         """A line that suggests to cut out a collective."""
@@ -348,7 +348,8 @@ class Asked:
         if not len(job.matched):
             return []
         is_late = job.lateness is not None and job.lateness.late is not None
-        found = [self.next("--table", "rank_links")] if job.slow_links else []
+        found = [self.next(command="report")] if _is_idle(job) else []
+        found += [self.next("--table", "rank_links")] if job.slow_links else []
         found.append(self.next("--table", "late_ranks" if is_late else "rank_collectives"))
         found += [*self._link(job), *self._repair(job)]
         if any(rank.has_gpu_work for rank in job.matched.ranks):
@@ -376,6 +377,14 @@ class Asked:
         late.sort(key=lambda one: (len(one), one))
         numbers = len(late) == 1 or all(map(str.isdecimal, late))
         return [self.next("--what-if", f"repair={','.join(late if numbers else late[:1])}")]
+
+
+def _is_idle(job: Job) -> bool:
+    """Whether the GPUs are idle for a large part of a step, and for more of it than communication is exposed."""
+    from tracelens_graph.analyses.diagnosis.thresholds import MAJOR_PERCENT
+
+    percent = {row["time"]: row["percent"] or 0.0 for row in job.table("rank_times").records()}
+    return bool(percent) and percent["idle"] > max(percent["exposed"], MAJOR_PERCENT)
 
 
 def called(ranks: Sequence[Ranked], place: int) -> str:

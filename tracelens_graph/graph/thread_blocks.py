@@ -54,17 +54,24 @@ def grids_in_blocks(
         core, rows, events: as of `thread_blocks`.
     """
     c = core.columns
-    if events is None:
-        try:
-            events = core.details.events(c.uid[rows].tolist())
-        except TraceError:
-            return [None] * len(rows)
-    found = []
-    for uid, parent in zip(c.uid[rows].tolist(), c.parent[rows].tolist(), strict=True):
-        args = events.get(uid, {}).get("args")
-        launch = core.names[c.name[parent]] if parent >= 0 else ""
-        found.append(grid_in_blocks(args, launch) if isinstance(args, dict) else None)
-    return found
+    uids, parent = c.uid[rows].tolist(), c.parent[rows]
+    try:
+        events = core.details.events(uids) if events is None else events
+        own = [_args(events.get(uid)) for uid in uids]
+        bare = np.array([sizes(args.get("grid")) is None for args in own], bool) & (parent >= 0)
+        launches = core.details.events(c.uid[np.unique(parent[bare])].tolist())
+    except TraceError:
+        return [None] * len(rows)
+    call = [int(c.uid[row]) if row >= 0 else -1 for row in parent.tolist()]
+    return [
+        grid_in_blocks(_args(launches.get(uid)) | args, core.names[c.name[row]] if row >= 0 else "")
+        for args, uid, row in zip(own, call, parent.tolist(), strict=True)
+    ]
+
+
+def _args(event: Mapping[str, Any] | None) -> dict[str, Any]:
+    args = event.get("args") if event else None
+    return args if isinstance(args, dict) else {}
 
 
 def multiprocessors(core: Core) -> dict[Any, int]:
@@ -74,7 +81,18 @@ def multiprocessors(core: Core) -> dict[Any, int]:
 
 
 def device_properties(core: Core) -> dict[Any, dict[str, Any]]:
-    """What the profiler wrote of each device, by its number."""
+    """What the profiler wrote of each device, by its number.
+
+    ROCm numbers the devices that a process sees from 0 in the description, and by their place in the node in events:
+    where no device with GPU work is described, and all descriptions are of one kind, they are descriptions of these.
+    """
+    return core.once(_device_properties)
+
+
+def _device_properties(core: Core) -> dict[Any, dict[str, Any]]:
     listed = core.info.metadata.get("deviceProperties")
     described = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    return {one.get("id"): one for one in reversed(described)}
+    found = {one.get("id"): one for one in reversed(described)}
+    used = np.unique(core.columns.device[core.gpu_rows]).tolist()
+    is_one_kind = len({(str(one.get("name")), str(one.get("numSms"))) for one in described}) == 1
+    return found | dict.fromkeys(used, described[0]) if is_one_kind and found.keys().isdisjoint(used) else found

@@ -67,7 +67,7 @@ class Work:
         us: mean GPU time of a call.
         bytes: that a call moves at least; None where not known.
         units: multiprocessors or compute units of the device; None where not known.
-        blocks: thread blocks that its longest kernel was launched with; None where not recorded.
+        blocks: thread blocks that calls were launched with for half of their time, at most; None where not recorded.
         kernel: name of that kernel.
         made_for: architecture that the kernel was written for, by its name; empty where that does not show it.
         occupancy: what of it a multiprocessor can hold at a time; None where not known.
@@ -102,6 +102,11 @@ class Work:
     def is_forward_convolution(self) -> bool:
         """Whether it is a convolution, and none of the gradients of one."""
         return self.category == "Convolution" and "backward" not in self.name.lower()
+
+    @property
+    def is_batch_norm(self) -> bool:
+        """Whether it is a batch norm: its kernels take a block or some for each channel, however large the batch."""
+        return "batch_norm" in self.name.lower()
 
     @cached_property
     def geometry(self) -> Geometry | None:
@@ -240,9 +245,10 @@ def reasons(work: Work) -> Iterator[Reason]:
     """What in its sizes keeps an operation below its roof, in the order of the rules."""
     for name, rule in RULES.items():
         if text := rule.find(work):
-            # What is no product has no depth that could be split.
-            is_split = rule.advice == "more_tiles" and not work.product
-            yield Reason(name, text, "more_rows" if is_split else rule.advice)
+            advice = rule.advice
+            if advice == "more_tiles" and not work.product:  # it has no depth that could be split
+                advice = "" if work.is_batch_norm else "more_rows"
+            yield Reason(name, text, advice)
 
 
 def _few_blocks(work: Work) -> str:
@@ -255,7 +261,9 @@ def _few_blocks(work: Work) -> str:
         size = "x".join(map(str, work.tile)) if work.product else str(work.tile[0])
         return f"only {tiles:,} {what} of {size} {of_device}"
     if work.blocks and work.blocks < units:
-        return f"only {work.blocks:,} thread block{'s'[: work.blocks > 1]} {of_device}"
+        is_by_channel = work.is_batch_norm and work.dims and tuple(work.dims[0])[1:2] == (work.blocks,)
+        each = ", one a channel," if is_by_channel else ""
+        return f"only {work.blocks:,} thread block{'s'[: work.blocks > 1]}{each} {of_device}"
     return ""
 
 

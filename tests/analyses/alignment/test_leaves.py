@@ -35,6 +35,7 @@ from tracelens_graph.analyses.alignment.align import Alignment
 from tracelens_graph.analyses.alignment.costs import LeafCosts, LeafTable
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.alignment.matches import MatchKind
+from tracelens_graph.analyses.alignment.several import Structures
 
 
 @pytest.mark.parametrize("depth", [1, 3, 40])
@@ -327,3 +328,26 @@ def test_large_trees_of_equal_layers(edits) -> None:  # type: ignore[no-untyped-
             random.choice(edits)(changed, random, numbers)
         found = aligned([tree.call()], [changed.call()])
         assert cost_of(found) <= 1.2 * cost(*found.sides, kept(tree, changed)) or rename in edits
+
+
+@pytest.mark.parametrize(
+    "kernels",
+    [
+        ("transpose_32x32", "implicit_convolve_sgemm"),
+        ("implicit_convolve_sgemm", "vectorized_elementwise_kernel"),
+        ("softmax_warp_forward", "reduce_kernel"),
+        ("batched_transpose", "Memset (Device)"),
+    ],
+)
+def test_equal_calls_are_identical_whichever_of_their_kernels_takes_longest(kernels: tuple[str, str]) -> None:
+    def side(*us: float) -> list[Call]:
+        made = [fill(of) if "Memset" in name else launch(name, of) for name, of in zip(kernels, us, strict=True)]
+        return [module("Net_0", call_of("convolution", *made), call_of("relu"))]
+
+    found = aligned(side(4, 2), side(2, 4))
+    assert found.leaf_kinds[0].tolist() == [MatchKind.identical] * 2
+    assert set(found.node_kinds[0].tolist()) == {MatchKind.identical}
+    first, second = found.sides
+    assert first.kernel.tolist() == second.kernel.tolist()
+    numbers = Structures()
+    assert [numbers.of(side.window) for side in found.sides] == [1, 1]

@@ -14,6 +14,7 @@ from tracelens_graph.analyses.alignment.compared_steps import median_steps
 from tracelens_graph.analyses.alignment.difference import Diff, diff
 from tracelens_graph.analyses.alignment.noise import ALL, Noise, Proof, student
 from tracelens_graph.analyses.alignment.reasons import Reason
+from tracelens_graph.analyses.alignment.several import OWN_NOISE, odd_parts
 from tracelens_graph.analyses.alignment.spread import odd_step
 from tracelens_graph.analyses.alignment.tables import diff_tables
 from tracelens_graph.analyses.report.report_tables import report_tables
@@ -246,3 +247,16 @@ def test_figures_by_name_have_margins() -> None:
     margin = margin_ms((whole_window(a), whole_window(c)), "ops_summary_by_category", ("GEMM",))
     assert abs(times[1] - times[0]) < margin < times[2] - times[0]
     assert margin_ms((whole_window(a), whole_window(b)), "idle_causes", ("python",)) == 0
+
+
+def test_an_odd_step_is_explained_by_its_largest_part_though_that_is_noise_alone() -> None:
+    """Of three steps collectives vary too much to prove a change, and some products are slower without doubt."""
+    trace = simulate(seed=1, jitter=0.05, steps=3, ranks=2).ranks[0].trace
+    kernels = sorted((e for e in trace["traceEvents"] if e.get("cat") == "kernel"), key=lambda e: float(e["ts"]))
+    waits = [event for event in kernels if "nccl" in event["name"]]
+    for event in waits[-len(waits) // 3 :]:
+        event["dur"] *= 4
+    (step,) = [row for row in odd_parts(whole_window(load_core(trace))).records() if row["part"] == "step"]
+    assert (step["name"], step["differs"]) == ("ProfilerStep#5", "time")
+    assert "record_param_comms" in step["where"]
+    assert step["why"].endswith(OWN_NOISE)

@@ -128,8 +128,8 @@ def recording(blocks: int, of: Call = BLOCK, wait: int = 0, steps: int = 0) -> C
     ],
 )
 def test_fewer_calls_in_as_long_a_recording_are_less_work(a: Core, b: Core, factor: str) -> None:
-    lines = [line for line in setup_lines(diff(a, b)) if "amount of work" in line or "no speed" in line]
-    expected = [f"Unlike: amount of work (calls {factor}x)", "So: totals are no speed: a call takes 1.00x"]
+    lines = [line for line in setup_lines(diff(a, b)) if "amount of work" in line or "compare speed" in line]
+    expected = [f"Unlike: amount of work (calls {factor}x)", "So: totals do not compare speed: a call takes 1.00x"]
     assert lines == (expected if factor else [])
 
 

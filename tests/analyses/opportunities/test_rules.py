@@ -16,7 +16,7 @@ from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.rules import RULES
 from tracelens_graph.analyses.performance.model_flops import model_flops
 from tracelens_graph.frameworks.framework import XLA
-from tracelens_graph.graph.window import window_of
+from tracelens_graph.graph.window import narrow, window_of
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate.kernels import DEVICE_PROPERTIES
 
@@ -302,6 +302,22 @@ def test_model_flops_utilisation() -> None:
     later = [one | {"ts": one["ts"] + 120_000, "args": one["args"] | _renumbered(one)} for one in mixed]
     g = load_core({"deviceProperties": [{"id": 0, **H100}], "traceEvents": [*events, *later]})
     assert model_flops(g).records()[0]["peak_tflops_s"] < 989.4
+
+
+def test_work_of_the_step_before_is_no_time_of_a_step() -> None:
+    """40 products of 3 ms, launched in a step, begin behind 80 ms of kernels that nothing in the file launched."""
+    events = products(HOPPER, 3_000, BF16)
+    begin = min(one["ts"] for one in events if one["cat"] == "kernel")
+    late = [one | {"ts": one["ts"] + 80_000} if one["cat"] == "kernel" else one for one in events]
+    early = [gpu(begin + 4_000 * n, 4_000, 10_000 + n) for n in range(20)]
+    step = span("user_annotation", "ProfilerStep#1", -1_000, 210_000)
+    g = load_core({"deviceProperties": [{"id": 0, **H100}], "traceEvents": [step, *late, *early]})
+    table = model_flops(g)
+    assert [row["name"] for row in table.records()] == ["ProfilerStep#1", "(all)"]
+    of_step = verdict(narrow(window_of(g), step=1))[0].evidence["mfu_percent"]
+    assert [row["mfu_percent"] for row in table.records()] == pytest.approx([of_step] * 2)
+    assert model_flops(narrow(window_of(g), step=1)).records() == table.records()
+    assert "not counted: 20 of 60 GPU events, 80.0 ms" in table.notes[-1]
 
 
 def _renumbered(event: dict[str, Any]) -> dict[str, Any]:

@@ -60,6 +60,8 @@ def _captured_launches(w: Window) -> dict[int, str]:
 
 _NODES = (Kind.Module, Kind.PythonFunction, Kind.Op)
 _GRAPH_LAUNCH = "launch graph"
+_HELPERS = "Elementwise", "Memory Ops"
+"""Categories of kernels that prepare and finish the work of others: what a call does, these say last."""
 _MULTIPLIERS = np.array((0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9), np.uint64)
 
 
@@ -92,7 +94,7 @@ class Forest:
         low, high: leaves below it.
         linked_roots, lone_roots: the roots of threads, and those of streams.
         leaf_parent: node above each leaf.
-        category, kernel: numbers of what its longest event does, and of its name.
+        category, kernel: numbers of what it does, and of the name of the event that shows it.
         ns: sum of the durations of its events.
         events: rows of GPU events, leaf after leaf; of a capture also those of the launches that it recorded.
         captured: rows of these launches -> what they launch.
@@ -352,31 +354,41 @@ def _category_and_kernel(
     w: Window, gpu: np.ndarray, captured: dict[int, str], leaf: np.ndarray, begin: np.ndarray, row: np.ndarray,
     above: np.ndarray, is_op: np.ndarray, names: Vocabulary,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Per leaf the number of its longest event's category (direction of a copy), and that of its name."""
+    """Per leaf the number of the category (direction of a copy) and of the name of the event that says what it does.
+
+    Which of its categories comes first is fixed, so that equal runs are equal whatever their times are; of that
+    category it is the longest event.
+    """
     core, c = w.core, w.core.columns
-    # Leaves ascend along the events, so each still begins where it did: now with its longest event.
-    longest = gpu[np.lexsort((-c.dur_ns[gpu], leaf))[begin]]
-    node = above[begin]
-    op_row = np.where(is_op[node], row[np.minimum(node, len(row) - 1)] if len(row) else -1, -1)
+    op_row = np.where(is_op[above], row[np.minimum(above, len(row) - 1)] if len(row) else -1, -1)
     op_name = np.where(op_row >= 0, c.name[op_row], -1)
-    event_name = c.name[longest].astype(np.int64)
+    event_name = c.name[gpu].astype(np.int64)
     more = Vocabulary()
-    for place in np.flatnonzero(np.isin(longest, [*captured])).tolist() if captured else ():
-        event_name[place] = len(core.names) + more[captured[int(longest[place])]]
+    for place in np.flatnonzero(np.isin(gpu, [*captured])).tolist() if captured else ():
+        event_name[place] = len(core.names) + more[captured[int(gpu[place])]]
     known = [*core.names, *map(str, more)]
     pairs, back = distinct(event_name * (len(core.names) + 1) + op_name + 1)
     texts = [
         (known[pair // (len(core.names) + 1)], core.names[op - 1] if (op := pair % (len(core.names) + 1)) else "")
         for pair in pairs.tolist()
     ]
-    categories = kernel_categories(texts, extension_of(w).all_kernel_rules)
-    of_kernel = np.array([names["category", category] for category in categories], np.int64)[back]
-    of_copy = np.array([names["copy", copy_direction(kernel)] for kernel, _ in texts], np.int64)[back]
-    called = np.array([names["event", kernel] for kernel, _ in texts], np.int64)[back]
-    kind = c.kind[longest]
-    fill = names["category", "fill"]
-    is_kernel = (kind == Kind.Kernel) | (kind == Kind.RuntimeCall)
-    return np.where(is_kernel, of_kernel, np.where(kind == Kind.Memcpy, of_copy, fill)), called
+    rules = extension_of(w).all_kernel_rules
+    categories = kernel_categories(texts, rules)
+    ranks = {category: rank for rank, category in enumerate((*rules.categories, rules.other, *_HELPERS))}
+    is_kernel = is_kind(c.kind[gpu], (Kind.Kernel, Kind.RuntimeCall))
+    rank = np.where(is_kernel, np.array([ranks[category] for category in categories], np.int64)[back], len(ranks))
+    # Leaves ascend along the events, so each still begins where it did: now with the event that stands for it.
+    main = np.lexsort((-c.dur_ns[gpu], rank, leaf))[begin]
+    of_kernel, of_copy, called = (
+        np.array([names[what, text] for text in found], np.int64)[back[main]]
+        for what, found in (
+            ("category", categories),
+            ("copy", [copy_direction(kernel) for kernel, _ in texts]),
+            ("event", [kernel for kernel, _ in texts]),
+        )
+    )
+    of_other = np.where(c.kind[gpu[main]] == Kind.Memcpy, of_copy, names["category", "fill"])
+    return np.where(is_kernel[main], of_kernel, of_other), called
 
 
 def _children(parent: np.ndarray, leaf_parent: np.ndarray, low: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

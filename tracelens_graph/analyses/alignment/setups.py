@@ -227,7 +227,7 @@ def amount_of_work(difference: Diff) -> Unlike | None:
     if factor is None or abs(np.log(lengths[1] / lengths[0])) > abs(np.log(factor)) / 2:
         return None
     each = ns_of_other[both].sum() / (ns * ratios)[both].sum()
-    return Unlike(f"amount of work (calls {factor:.2f}x)", f"totals are no speed: a call takes {each:.2f}x")
+    return Unlike(f"amount of work (calls {factor:.2f}x)", f"totals do not compare speed: a call takes {each:.2f}x")
 
 
 def _calls_of_kernels(w: Window) -> dict[str, tuple[int, int]]:

@@ -79,6 +79,7 @@ DIFF_WITHIN = TableSchema(
 
 
 WITHIN_NOISE = "no place changed by more than its noise"
+OWN_NOISE = "; within its own noise"
 SPREAD = "spread"
 """In place of what differs: no structure is that of most, and the row compares the slowest with the fastest."""
 _LEAST = 3
@@ -157,29 +158,30 @@ def _run(difference: Diff, structures: Structures) -> dict[str, Any]:
     }
 
 
-def most(difference: Diff, is_part: bool = False) -> tuple[str, str]:
+def most(difference: Diff, is_layer: bool = False, is_odd: bool = False) -> tuple[str, str]:
     """The place with the most of the change, and why it differs; no place where nothing changed by more than noise.
 
     Args:
         difference: two runs, or two parts of one.
-        is_part: whether these are parts of one program, such as two layers.
+        is_layer: whether these are layers of one program; noise is not known of them.
+        is_odd: whether their time as a whole is known to be no noise: then no place is passed over as noise.
     """
-    changed = [place for place in difference.places if place.change_ns]
-    if not changed:
+    if not difference.places or not difference.places[0].change_ns:
         return "", ""
-    reasons = Reasons(difference, is_part)
+    reasons = Reasons(difference, is_layer)
     if (of_all := reasons.of_all) is not None:
         return f"{difference.change_ns / 1e6:+,.3f} ms in all", of_all
-    place = changed[0]
-    if not is_part:
-        proofs = noise_of(difference, list(map(reasons.of, difference.places))).proofs
-        shown = (one for one, proof in zip(difference.places, proofs, strict=True) if proof is not Proof.noise)
-        if (found := next((one for one in shown if one.change_ns), None)) is None:
+    found = 0
+    proofs = [] if is_layer else noise_of(difference, list(map(reasons.of, difference.places))).proofs
+    if proofs and not is_odd:
+        shown = (at for at, proof in enumerate(proofs) if proof is not Proof.noise and difference.places[at].change_ns)
+        if (found := next(shown, -1)) < 0:
             return "", WITHIN_NOISE
-        place = found
+    place = difference.places[found]
     module = module_of(place)
     where = f"{place.change_ns / 1e6:+,.3f} ms {op_of(place)}" + (f" in {module}" if module else "")
-    return where, reasons.of(place).text
+    remark = OWN_NOISE if proofs and proofs[found] is Proof.noise else ""
+    return where, reasons.of(place).text + remark
 
 
 @dataclass(frozen=True)
@@ -328,7 +330,8 @@ def _odd(part: str, called: str, parts: Sequence[_Part], notes: list[str]) -> li
 
 def _within_row(part: str, one: _Part, usual: _Part, **about: Any) -> dict[str, Any]:
     """A row about a part that is compared with a usual one."""
-    where, why = most(diff(usual.window, one.window, (usual.name, one.name)), is_part=part == "layer")
+    difference = diff(usual.window, one.window, (usual.name, one.name))
+    where, why = most(difference, part == "layer", about["differs"] == "time")
     return {
         "part": part, "name": one.name, **about,
         "gpu_ms": one.ns / 1e6, "usual_ms": usual.ns / 1e6, "change_ms": (one.ns - usual.ns) / 1e6,

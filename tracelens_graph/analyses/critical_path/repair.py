@@ -15,6 +15,7 @@ from tracelens_graph.analyses.stragglers.rank_work import pipelines
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.ranks import rank_called, rank_number
 from tracelens_graph.utils.arrays import Mask, Ns, Rows
+from tracelens_graph.utils.texts import counted
 
 LATE_SHARE, LATE_NS = 0.1, 1_000
 """What takes this much longer than the median of the others, and longer than on any of them, is late."""
@@ -78,8 +79,8 @@ def repairs_of(job: JobCauses, rank: int | str | Sequence[int | str]) -> Repairs
         else f"{', '.join(f'rank {one}' if isinstance(one, int) else one for one in called)} as their median peers"
     )
     notes = [
-        f"rank {rank_number(job.traces, place)} does not run the same as any other in {len(one.unlike):,} steps: "
-        "there its calls and kernels are compared with those of the same name"
+        f"rank {rank_number(job.traces, place)} does not run the same as any other in "
+        f"{counted(len(one.unlike), 'step')}: there its calls and kernels are compared with those of the same name"
         for place, one in found.items()
         if one.unlike
     ]

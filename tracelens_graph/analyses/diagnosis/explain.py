@@ -93,7 +93,7 @@ def _rows(w: Window, finding: Finding | None, chance: dict[str, Any]) -> Iterato
         yield from _place(w, int(uid))
     for text in finding.suggestions if finding else filter(None, [chance["advice"]]):
         yield "try", "", text, None, ""
-    for command in _commands(w, finding, uid):
+    for command in dict.fromkeys(_commands(w, finding, uid)):
         yield "next", "", "", None, command
 
 

@@ -8,6 +8,7 @@ profiler estimated. Both are weighted by duration.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -78,15 +79,19 @@ DEVICE_USE = TableSchema(
 )
 
 _TENSOR_CORES = re.compile(
-    r"[hs]884|[hs]1688|c1688|i8816|i?16816|161616|hmma|imma_|w?gmma|nvjet|tensorop|wmma|dgrad_1x1_stride_2x2"
-    r"|first_layer_wgrad_kernel|conv1x1|conv2d_c1_k1|direct_group|flash_(?:fwd|bwd)|fmha_cutlass\w_\w{1,8}_\w{0,20}sm[78]"
-    r"|xmma_(?!\w*ffma)|_MI\d+x\d+|mfma|xdl(?:ops)?_|igemm_\w{1,12}_gtcx",
+    r"[hs]884|[hs]1688|c1688|i8816|i?16816|161616|hmma|imma_|w?gmma|nvjet|tensorop|MmaTensorOp|wmma|dgrad_1x1_stride_2x2"
+    r"|first_layer_wgrad_kernel|conv1x1|conv2d_c1_k1|direct_group|xmma_(?!\w*ffma)|_MI\d+x\d+|mfma|xdl(?:ops)?_"
+    r"|igemm_\w{1,12}_gtcx|(?:b|ge)mm_(?:Mx)?(?:E\dm\d|Bfloat16|Fp16)_|matmul_ogs|gemm_fusion_dot|fused_moe_kernel"
+    r"|flash_(?:fwd|bwd)|fmha_cutlass\w_\w{1,8}_\w{0,20}sm[78]|fmhaSm\d|fmha_(?:fwd|bwd)_hd\d"
+    r"|Fmha(?:Fwd(?:SplitKV|PagedKV)?|BwdDQDKDV)Kernel|(?:^|_)attn_(?:fwd|bwd)(?:\.kd)?$|bwd_kernel_(?:dk_dv|dq|fuse)"
+    r"|kernel_unified_attention",
     re.ASCII,
 )
 """Names of kernels that use tensor cores or matrix cores: the instruction's shape or name, or families built on them.
 
-Sources: the list of PyTorch's profiler plugin, the names of CUTLASS and cuBLAS (`tensorop`, `nvjet`), and of Tensile
-(`MI`, the matrix instruction), Composable Kernel (`xdl`) and MIOpen (`gtcx`, its xdlops kernels).
+Sources: the list of PyTorch's profiler plugin, the names of CUTLASS and cuBLAS (`tensorop`, `nvjet`), of TensorRT-LLM
+(`bmm_E4m3_`, `fmhaSm100`), of Tensile (`MI`, the matrix instruction), Composable Kernel (`xdl`, `FmhaFwdKernel`),
+aiter (`fmha_fwd_hd128`) and MIOpen (`gtcx`, its xdlops kernels), and of what is written in Triton with its `dot`.
 """
 
 
@@ -103,12 +108,14 @@ class _Shapes:
         blocks_per_sm: blocks of each by multiprocessors.
         occupancy: estimated occupancy of each, percent.
         tensor_cores: whether each uses them, by its name.
+        sized: whether the multiprocessors of its device are recorded.
     """
 
     rows: Rows
     blocks_per_sm: np.ndarray
     occupancy: np.ndarray
     tensor_cores: Mask
+    sized: Mask
 
     def mean(self, values: np.ndarray, core: Core, group: np.ndarray, groups: int) -> np.ndarray:
         """Mean of values by group, weighted by duration; NaN where none is known, or all durations are 0."""
@@ -148,7 +155,7 @@ def kernel_occupancy(g: Core | Window) -> Table:
     table = KERNEL_OCCUPANCY.table(
         columns,
         w.titled("Kernels and how they fill the device"),
-        _notes(shapes, "are left out of blocks and SM efficiency"),
+        _notes(shapes, {"are left out of blocks and SM efficiency": np.ones(len(rows), bool)}),
     )
     return table.take(np.lexsort((c.uid[stands], -times.sum)))
 
@@ -174,7 +181,8 @@ def device_use(g: Core | Window) -> Table:
     busy = sum_by_group(device, length_before(steps, last) - length_before(steps, first), groups)
     time = np.full(groups, int((steps[1] - steps[0]).sum()))
     duration = c.dur_ns[rows]
-    filled = np.nan_to_num(np.minimum(shapes.blocks_per_sm, 1)) * duration
+    inside = length_before(steps, stop) - length_before(steps, start)
+    filled = np.nan_to_num(np.minimum(shapes.blocks_per_sm, 1)) * inside
     known = np.bincount(of, ~np.isnan(shapes.blocks_per_sm), minlength=len(devices)) > 0
     efficiency = percent(np.bincount(of, filled, minlength=len(devices)), time)
     properties, count = device_properties(core), multiprocessors(core)
@@ -191,7 +199,8 @@ def device_use(g: Core | Window) -> Table:
             sum_by_group(of, duration * shapes.tensor_cores, len(devices)), sum_by_group(of, duration, len(devices))
         ),
     }
-    return DEVICE_USE.table(columns, w.titled("How devices are used"), _notes(shapes, "count as 0 in SM efficiency"))
+    notes = _notes(shapes, {"count as 0 in SM efficiency": known[of], "have no SM efficiency": ~known[of]})
+    return DEVICE_USE.table(columns, w.titled("How devices are used"), notes)
 
 
 def _shapes(w: Window) -> _Shapes:
@@ -213,7 +222,8 @@ def _shapes(w: Window) -> _Shapes:
                     blocks[place] = _number(args.get("blocks per SM"))
                     occupancy[place] = _number(args.get("est. achieved occupancy %"))
             blocks[here] = np.where(np.isnan(blocks[here]) & (grids > 0), grids, blocks[here])
-    return _Shapes(rows, blocks, occupancy, fitting_names(core, _TENSOR_CORES.search)[c.name[rows]])
+    sized = np.isin(c.device[rows], list(count))
+    return _Shapes(rows, blocks, occupancy, fitting_names(core, _TENSOR_CORES.search)[c.name[rows]], sized)
 
 
 def _number(value: Any) -> float:
@@ -222,9 +232,13 @@ def _number(value: Any) -> float:
     return float(value) if is_number else np.nan
 
 
-def _notes(shapes: _Shapes, what: str) -> list[str]:
-    lacking = int(np.isnan(shapes.blocks_per_sm).sum())
-    if not lacking:
-        return []
-    why = "without a recorded grid, or on a device of unknown size,"
-    return [f"{lacking:,} of {len(shapes.rows):,} kernels, {why} {what}"]
+def _notes(shapes: _Shapes, effects: Mapping[str, Mask]) -> list[str]:
+    """How many kernels lack blocks per multiprocessor and why, and what that means for each."""
+    lacking = np.isnan(shapes.blocks_per_sm)
+    reasons = {"without a recorded grid": shapes.sized, "on a device of unknown size": ~shapes.sized}
+    return [
+        f"{count:,} of {len(lacking):,} kernels, {why}, {effect}"
+        for why, for_that in reasons.items()
+        for effect, on in effects.items()
+        if (count := int(np.count_nonzero(lacking & for_that & on)))
+    ]

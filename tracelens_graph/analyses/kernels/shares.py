@@ -10,12 +10,11 @@ from tracelens_graph.analyses.shared.gpu_work import (
     GPU_EVENTS,
     GPU_TIME,
     MEAN_TIME,
-    MEMCPY,
     PERCENT,
     calls_named,
+    copies_of,
     fitting_names,
     gpu_categories,
-    gpu_classes,
     gpu_time_columns,
     known,
     most_time_first,
@@ -242,9 +241,7 @@ def copies(g: Core | Window) -> Table:
     """
     w = window_of(g)
     core, c = w.core, w.core.columns
-    gpu = w.gpu_rows[
-        (gpu_classes(core, w.gpu_rows) == MEMCPY) | np.isin(c.kind[w.gpu_rows], (Kind.Memcpy, Kind.Memset))
-    ]
+    gpu = copies_of(w)
     size = np.searchsorted(np.array([end for end, _ in SIZES[:-1]]), c.bytes[gpu], "right")
     size[c.bytes[gpu] == -(2**63)] = -1
     fills = c.kind[gpu] == Kind.Memset

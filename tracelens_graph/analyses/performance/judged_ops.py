@@ -273,7 +273,7 @@ class _Launch:
 
     Attributes:
         kernel: its name.
-        blocks: number of its thread blocks.
+        blocks: number of thread blocks that the calls are launched with for half of their time, at most.
         occupancy: what of it can be resident on a multiprocessor.
     """
 
@@ -337,33 +337,64 @@ class JudgedOps:
     @cached_property
     def ran(self) -> Mapping[int, list[int]]:
         """uid of the first call -> row of a GPU event of each kernel, that of the kernel with most time first."""
-        c, (calls, alone) = self.w.core.columns, attributed_calls(self.w)
-        row, first = rows_of_calls(calls, alone, False)
-        kernel, at = group_by(row[calls.of], c.name[calls.gpu])
-        at = at[np.argsort(-Groups(kernel, c.dur_ns[calls.gpu], len(at)).sum, kind="stable")]
+        c, (uids, gpu) = self.w.core.columns, self._events
+        kernel, at = group_by(uids, c.name[gpu])
+        at = at[np.argsort(-Groups(kernel, c.dur_ns[gpu], len(at)).sum, kind="stable")]
         found: dict[int, list[int]] = defaultdict(list)
-        uids = example_uids(calls, alone, first)[row[calls.of[at]]]
-        for uid, event in zip(uids.tolist(), calls.gpu[at].tolist(), strict=True):
+        for uid, event in zip(uids[at].tolist(), gpu[at].tolist(), strict=True):
             found[uid].append(event)
         return found
+
+    @cached_property
+    def _events(self) -> tuple[np.ndarray, np.ndarray]:
+        """For each GPU event the uid of the first call of its operation, and its row."""
+        calls, alone = attributed_calls(self.w)
+        row, first = rows_of_calls(calls, alone, False)
+        return example_uids(calls, alone, first)[row[calls.of]], calls.gpu
 
     @cached_property
     def launches(self) -> Mapping[int, _Launch]:
         """uid of the first call -> how its leading kernel was launched, of operations with much of the time."""
         core, c = self.w.core, self.w.core.columns
         leading = {op.uid: self.ran[op.uid][0] for op in self.expensive() if op.uid in self.ran}
+        typical = dict(zip(leading, self._typical(list(leading)), strict=True))
+        rows = np.unique([*leading.values(), *(row for some in typical.values() for row in some)]).astype(np.int64)
         try:
-            events = core.details.events([int(c.uid[row]) for row in leading.values()])
+            events = core.details.events(c.uid[rows].tolist())
         except TraceError:  # the file is gone
             events = {}
-        return {uid: self._launch(row, events.get(int(c.uid[row]), {})) for uid, row in leading.items()}
+        counted = {row: prod(self._grid(row, events.get(int(c.uid[row]), {})) or [0]) for row in rows.tolist()}
+        return {
+            uid: self._launch(row, events.get(int(c.uid[row]), {}), [counted[one] for one in typical[uid]])
+            for uid, row in leading.items()
+        }
 
-    def _launch(self, row: int, event: Mapping[str, Any]) -> _Launch:
+    def _typical(self, uids: list[int]) -> Iterator[list[int]]:
+        """GPU events of each operation, one at each of some equal parts of its time, from short events to long ones.
+
+        Calls of one operation whose sizes are not recorded may differ in everything.
+        """
+        of, gpu = self._events
+        order = np.lexsort((self.w.core.columns.dur_ns[gpu], of))
+        until, of = np.cumsum(self.w.core.columns.dur_ns[gpu[order]]), of[order]
+        for uid in uids:
+            start, end = np.searchsorted(of, (uid, uid + 1))
+            before = until[start - 1] if start else 0
+            parts = before + (until[end - 1] - before) * (2 * np.arange(_TYPICAL) + 1) // (2 * _TYPICAL)
+            yield gpu[order[np.searchsorted(until[start:end], parts) + start]].tolist()
+
+    def _grid(self, row: int, event: Mapping[str, Any]) -> list[int] | None:
+        core, parent = self.w.core, int(self.w.core.columns.parent[row])
+        args = event.get("args")
+        launch = core.names[core.columns.name[parent]] if parent >= 0 else ""
+        return grid_in_blocks(args, launch) if isinstance(args, dict) else None
+
+    def _launch(self, row: int, event: Mapping[str, Any], blocks: list[int]) -> _Launch:
+        """How a kernel was launched; the thread blocks are those of the middle one of some, where most are known."""
         core, c = self.w.core, self.w.core.columns
         found = event.get("args")
         args: Mapping[str, Any] = found if isinstance(found, dict) else {}
-        parent = int(c.parent[row])
-        grid = grid_in_blocks(args, core.names[c.name[parent]] if parent >= 0 else "")
+        grid = self._grid(row, event)
         block = sizes(args.get("block"))
         fits = theoretical_occupancy(
             self._properties,
@@ -372,10 +403,13 @@ class JudgedOps:
             args.get("shared memory"),
             prod(grid) if grid else None,
         )
-        blocks = min(prod(grid), 2**62) or None if grid else None
-        return _Launch(core.names[c.name[row]], blocks, None if isinstance(fits, str) else fits)
+        middle = sorted(min(count, 2**62) or 2**62 for count in blocks)[len(blocks) // 2]
+        known_blocks = None if middle == 2**62 else middle
+        return _Launch(core.names[c.name[row]], known_blocks, None if isinstance(fits, str) else fits)
 
 
+_TYPICAL = 9
+"""Launches by which an operation is judged."""
 _WAVE = 64
 """Threads that AMD's devices for data centres run together."""
 

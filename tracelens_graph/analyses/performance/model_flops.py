@@ -18,7 +18,7 @@ from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.analyses.timeline.steps import step_summary
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.graph.autograd import autograd_of
-from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.graph.window import Window, narrow, window_of
 from tracelens_graph.perf.cost import Cost
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
@@ -94,6 +94,8 @@ def _peak(cost: Cost, arch: Architecture) -> float:
 def model_flops(g: Core | Window, arch: Architecture | str | None = None) -> Table:
     """Model FLOPs utilisation of each step, and of all steps together.
 
+    Where the file begins with GPU work of the step before, only the steps without it are measured, as in a report.
+
     Args:
         arch: the device, or its name; None for the one that the trace describes.
 
@@ -101,6 +103,7 @@ def model_flops(g: Core | Window, arch: Architecture | str | None = None) -> Tab
         One row per step, and `(all)`. No rows without GPU events, or where the device is not known.
     """
     from tracelens_graph.analyses.diagnosis.account import account_of
+    from tracelens_graph.analyses.diagnosis.outside_steps import steps_alone
     from tracelens_graph.analyses.performance.judged_ops import device_of
     from tracelens_graph.perf.devices import architecture
 
@@ -109,6 +112,8 @@ def model_flops(g: Core | Window, arch: Architecture | str | None = None) -> Tab
     title = w.titled("Model FLOPs utilisation")
     if device is None or not len(w.gpu_rows):
         return MODEL_FLOPS.empty(title, [missing or "no GPU events were recorded"])
+    alone = steps_alone(w)
+    w = narrow(w, step=alone[0]) if alone else w
     found, steps = model_flops_of(w, device), step_summary(w, top_ops=0)
     step = np.array([row["uid"] for row in steps.records() if row["uid"] is not None], np.int64)
     account = account_of(w)
@@ -131,6 +136,7 @@ def model_flops(g: Core | Window, arch: Architecture | str | None = None) -> Tab
     above = np.nanmax(columns["mfu_percent"], initial=0) > 100
     notes = [
         f"peaks are those of {device.name}",
-        *([f"more than 100 % cannot be: {ABOVE_ROOF}"] * bool(above)), *unlinked_notes(w, left_out=True),
+        *([f"more than 100 % cannot be: {ABOVE_ROOF}"] * bool(above)),
+        *([alone[1].text] if alone else unlinked_notes(w, left_out=True)),
     ]  # fmt: skip
     return MODEL_FLOPS.table(columns, title, notes)

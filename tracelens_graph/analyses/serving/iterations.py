@@ -27,6 +27,7 @@ from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.arrays import Mask, Ns, Rows
+from tracelens_graph.utils.texts import counted
 
 TOKENS_PER_S = Column("tokens of prompts and answers by device_ms", "1/s", heading="tokens/s", drop_priority=0)
 
@@ -50,7 +51,7 @@ ITERATIONS = TableSchema(
         "host_ms": Column("its duration on the host", "ms", heading="host ms", drop_priority=2),
         "device_ms": Column(
             "from the first start of its GPU work to the first start of that of later ones; of the last to the end of "
-            "its work",
+            "its work; without waiting at the start of the recording for work launched earlier",
             "ms",
             heading="device ms",
             drop_priority=-1,
@@ -106,6 +107,18 @@ class Served:
         if start is not None:
             whole = narrow(whole, after_ns=start)
         return self if whole is self.window else served_in(whole)
+
+    @property
+    def notes(self) -> list[str]:
+        """What iterations are, and what time at the start none of them has."""
+        found, w = [f"iterations are {self.found.source}"], self.window
+        behind, start = behind_cut_off_work(w.all_iterations or w) or 0, w.core.columns.start_ns[w.gpu_rows]
+        if early := int(np.count_nonzero(start < behind)):
+            found.append(
+                f"lengths on the device leave out {(behind - int(start.min())) / 1e6:,.1f} ms of waiting at the start, "
+                f"for work launched earlier; busy time and sums count the {counted(early, 'GPU event')} in it"
+            )
+        return found
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -347,7 +360,7 @@ def no_iterations(w: Window) -> list[str]:
 def _notes(served: Served) -> list[str]:
     outside = int(np.count_nonzero(served.group == len(served)))
     unknown = int(np.count_nonzero(served.phases == "unknown"))
-    notes = [f"iterations are {served.found.source}"]
+    notes = served.notes
     if unknown:
         notes.append(f"{unknown:,} of {len(served):,} iterations do not say what they compute")
     if outside:

@@ -161,7 +161,7 @@ def phases(g: Core | Window) -> Table:
         })  # fmt: skip
     if not sums[-1]:
         records.pop()
-    notes = [f"iterations are {served.found.source}"]
+    notes = served.notes
     if len(served) == 1:
         notes.append("there is one iteration, so nothing is known of what lies between iterations")
     return PHASE_TABLE.of_records(records, title, notes)

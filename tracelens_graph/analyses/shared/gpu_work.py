@@ -85,6 +85,12 @@ def _classes(core: Core) -> Codes:
     return found
 
 
+def copies_of(w: Window) -> Rows:
+    """Copies and fills of a window, kernels that are copies among them."""
+    c, gpu = w.core.columns, w.gpu_rows
+    return gpu[(gpu_classes(w.core, gpu) == MEMCPY) | (c.kind[gpu] == Kind.Memset)]
+
+
 def _launched_as_copies(core: Core, kernels: Rows) -> Rows:
     """Of some kernels those that are copies by the calls that launch them: all of a name, if half of them are, or none.
 

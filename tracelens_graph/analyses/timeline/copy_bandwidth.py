@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tracelens_graph.analyses.shared.gpu_work import copies_of
 from tracelens_graph.analyses.shared.grouping import Cells, group_by
 from tracelens_graph.analyses.shared.levels import END_US, POINTS, START_US, Levels, edges_of, stretches
 from tracelens_graph.graph.arrays import positions_by
@@ -66,7 +67,7 @@ def directed_copies(w: Window) -> tuple[Rows, list[tuple[int, str]], Codes]:
         The rows; devices with directions, ascending; and for each row which of these it has.
     """
     core, c = w.core, w.core.columns
-    rows = _copies(w)
+    rows = copies_of(w)
     rows = rows[_has_rate(core, rows)]
     group, first = group_by(c.device[rows], c.name[rows], c.kind[rows])
     ways = [
@@ -90,10 +91,6 @@ def bandwidths_of(w: Window) -> list[Bandwidth]:
         # Sums of fractions leave a rest where nothing runs any more.
         found.append(Bandwidth(device, way, rate._replace(level=np.where(running.level > 0, rate.level, 0)), running))
     return found
-
-
-def _copies(w: Window) -> Rows:
-    return w.gpu_rows[np.isin(w.core.columns.kind[w.gpu_rows], (Kind.Memcpy, Kind.Memset))]
 
 
 def _has_rate(core: Core, rows: Rows) -> Mask:
@@ -125,7 +122,7 @@ def copy_bandwidth(g: Core | Window, points: int = POINTS) -> Table:
     columns: dict[str, Cells] = {
         name: np.concatenate([part[name] for part in parts]) if parts else [] for name in COPY_BANDWIDTH
     }
-    rows = _copies(w)
+    rows = copies_of(w)
     without = int(np.count_nonzero(~_has_rate(w.core, rows)))
     notes = (
         [f"{without:,} of {len(rows):,} copies and fills have no rate: no bytes recorded, or 0 ns"] if without else []

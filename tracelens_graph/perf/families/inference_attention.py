@@ -31,8 +31,10 @@ def read_batch(annotation: str) -> Batch:
     An engine's short form (`step[DECODE bs=32]`) does not say how many keys there are.
     """
     batch = batch_of(annotation)
-    if batch is None or not batch.has_keys:
+    if batch is None:
         raise CannotModel("no annotation around the call gives the lengths of its requests")
+    if not batch.has_keys:
+        raise CannotModel("the annotation around the call does not say how many keys its requests have")
     if batch.context.contradicts_itself or batch.generation.contradicts_itself:
         raise CannotModel("the sums of the annotation contradict one another")
     return batch
