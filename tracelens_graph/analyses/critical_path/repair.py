@@ -192,10 +192,13 @@ def _slow_kernels(compared: Sequence[_Like], others: int) -> set[str]:
 
 def _by_place(lane: Lane, same: Sequence[Lane]) -> tuple[Mask, Bounds]:
     """Which work of a lane can be compared with that of others with the same names, and what it takes there."""
-    theirs = np.stack([one.takes for one in same])
-    known = (lane.takes >= 0) & (theirs >= 0).all(axis=0) & (lane.own == [one.own for one in same]).all(axis=0)
-    usual = np.rint(np.median(theirs, axis=0)).astype(np.int64)
-    return known, {"least": theirs.min(axis=0), "usual": usual, "most": theirs.max(axis=0)}
+    theirs = np.stack([one.takes for one in same]).astype(float)
+    # Of ranks that are handed that work by another thread it shows nothing: stages may make equal calls.
+    theirs[(theirs < 0) | (np.stack([one.own for one in same]) != lane.own)] = np.nan
+    known = (lane.takes >= 0) & ~np.isnan(theirs).all(axis=0)
+    theirs = np.where(known, theirs, 0)
+    of = {"least": np.nanmin(theirs, axis=0), "usual": np.nanmedian(theirs, axis=0), "most": np.nanmax(theirs, axis=0)}
+    return known, {bound: np.rint(values).astype(np.int64) for bound, values in of.items()}
 
 
 def _by_name(lane: Lane, others: Sequence[Lane], what: str, is_same_program: bool) -> tuple[Mask, Bounds]:
