@@ -143,6 +143,11 @@ class _Usual(NamedTuple):
     usual_ns: np.ndarray = np.zeros(0)
     pace: np.ndarray | None = None
 
+    def stands_out(self) -> tuple[bool, float]:
+        """Whether it takes longer over all steps, and by how much; else by how much in one of them."""
+        always = self.excess >= self.chance
+        return always, self.excess if always else float(np.nan_to_num(self.of_step, nan=-1.0).max(initial=-1.0))
+
 
 class Usual:
     """What work of ranks takes where no rank is slower than its like.
@@ -180,7 +185,9 @@ class Usual:
         always = excess >= np.maximum(_standing_out(excess), chance)
         # What strikes each rank in turn shows in steps alone.
         by_chance = chance * (~np.isnan(of_step)).sum(axis=1) ** 0.5
-        struck = (of_step >= np.maximum(_standing_out(of_step), by_chance[:, None])) | always[:, None]
+        # Ranks beside one that is struck seem faster than their like, which is no measure of how much steps differ.
+        least = _standing_out(np.maximum(of_step, -2 * LEAST_EXCESS))
+        struck = (of_step >= np.maximum(least, by_chance[:, None])) | always[:, None]
         self.slow = {at: set(self._steps[struck[at]].tolist()) for at in np.flatnonzero(struck.any(axis=1)).tolist()}
         self.even = [self._even(at, one, found[at]) for at, one in enumerate(even)]
 
@@ -256,7 +263,7 @@ class Usual:
                 both.append(_beside(of_step[rank], of_step[same], error[rank], error[same]))
             if stage in across:
                 both.append(_across(means[rank], own_pace[rank], *across[stage]))
-            found.append(max(both, key=lambda one: (one.excess >= one.chance, one.excess), default=_none(len(steps))))
+            found.append(max(both, key=_Usual.stands_out, default=_none(len(steps))))
         return found
 
     def _even(self, place: int, even: Even, found: _Usual) -> Even:
