@@ -273,6 +273,33 @@ def test_host_time_on_the_last_of_interleaved_stages_costs_what_it_does(tmp_path
     assert float(by) == pytest.approx(truth, rel=0.01)
 
 
+def test_repaired_host_time_of_a_first_stage_is_all_of_it(tmp_path: Path) -> None:
+    """Calls of another stage have equal names, though its backward thread hands over other ones of them."""
+    job = Job(ranks=4, pipeline=2, steps=3, layers=3, seed=7002, causes=(Cause("python", (1,), us=5000, steps=(1,)),))
+    truth = _length_ms(job) - _length_ms(replace(job, causes=()))
+    screen = ranks(write(job, tmp_path), "--what-if", "repair=1")
+    (saved,) = re.findall(r"saves ([\d.]+) ms", screen)
+    assert float(saved) == pytest.approx(truth, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("kind", "where", "job"),
+    [
+        ("more_gpu_work", {"us": 800.0}, Job(ranks=4, pipeline=2, steps=4, layers=3, seed=6601)),
+        ("other_inputs", {"factor": 1.5}, Job(ranks=4, pipeline=2, tensor=2, steps=4, layers=3, seed=6604)),
+    ],
+)
+def test_all_ranks_of_a_stage_that_are_struck_in_turn(
+    kind: str, where: dict[str, float], job: Job, tmp_path: Path
+) -> None:
+    """In half of its steps each of the two looks faster than its like, which is struck then."""
+    job = replace(job, causes=(Cause(kind, (0, 1), moves=True, **where),))
+    truth = _length_ms(job) - _length_ms(replace(job, causes=()))
+    found = re.findall(r"(?m)^late: (.*), by .* a step, ([\d.]+) ms .*in all: ([a-z ]+)", ranks(write(job, tmp_path)))
+    assert [(who, why.strip()) for who, _, why in found] == [("ranks 0 and 1 in turn", kind.replace("_", " "))]
+    assert float(found[0][1]) == pytest.approx(truth, rel=0.02)
+
+
 @pytest.mark.parametrize(
     "job",
     [

@@ -197,8 +197,11 @@ def _by_place(lane: Lane, same: Sequence[Lane]) -> tuple[Mask, Bounds]:
     theirs[(theirs < 0) | (np.stack([one.own for one in same]) != lane.own)] = np.nan
     known = (lane.takes >= 0) & ~np.isnan(theirs).all(axis=0)
     theirs = np.where(known, theirs, 0)
-    of = {"least": np.nanmin(theirs, axis=0), "usual": np.nanmedian(theirs, axis=0), "most": np.nanmax(theirs, axis=0)}
-    return known, {bound: np.rint(values).astype(np.int64) for bound, values in of.items()}
+    return known, {
+        "least": np.nanmin(theirs, axis=0).astype(np.int64),
+        "usual": np.rint(np.nanmedian(theirs, axis=0)).astype(np.int64),
+        "most": np.nanmax(theirs, axis=0).astype(np.int64),
+    }
 
 
 def _by_name(lane: Lane, others: Sequence[Lane], what: str, is_same_program: bool) -> tuple[Mask, Bounds]:

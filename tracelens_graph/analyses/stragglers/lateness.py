@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
-from tracelens_graph.analyses.ranks.figures import Figures, held_up_by, later_by
+from tracelens_graph.analyses.ranks.figures import NOISE, Figures, held_up_by, later_by
 from tracelens_graph.analyses.ranks.link_delays import LinkDelays
 from tracelens_graph.analyses.ranks.matched_collectives import ALONE, NO_PARTNER, MatchedCollectives
 from tracelens_graph.analyses.ranks.matching_notes import notes_on_matching
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
 from tracelens_graph.analyses.stragglers.culprits import Culprit, joined
+from tracelens_graph.analyses.stragglers.even_on_rank import COMPUTATION
 from tracelens_graph.analyses.stragglers.names import called, teams, when
 from tracelens_graph.analyses.stragglers.reasons import EARLIER, GPU_REASONS, LINK, OTHERS, REASONS, UNKNOWN, UNNAMED
 from tracelens_graph.analyses.stragglers.sound import LEAST_OF_A_STEP, Excess, Sound, kind_of
@@ -235,6 +236,7 @@ class _Cause:
 
     def __init__(self, late: Sequence[Excess], figures: Figures, sound: Sound | None) -> None:
         self._kind, self._sound, self._steps = kind_of(late[0].reason), sound, len(_steps(figures))
+        self._ranks = len(figures.matched.ranks)
         self.span_ns = figures.mean_span_ns if sound is None else sound.recorded_ns
         self._of_rank: dict[int, dict[int | None, int]] = defaultdict(lambda: defaultdict(int))
         for one in late:
@@ -268,7 +270,10 @@ class _Cause:
     def culprits(self) -> list[list[int]]:
         """Ranks that are late together in about the same steps, the least half as much as the most; or in turn."""
         total = {place: sum(of.values()) for place, of in self._of_rank.items()}
-        least = SMALL_PERCENT / 100 * max(total.values()) if self._sound is None else 0
+        least = SMALL_PERCENT / 100 * max(total.values()) if self._sound is None else 0.0
+        if self._sound is None and self._kind == COMPUTATION:  # durations on GPUs vary by chance, on all ranks
+            usual = sorted([*[0] * (self._ranks - len(total)), *total.values()])[(self._ranks - 1) // 2]
+            least = max(least, NOISE * usual + 1)
         left = sorted((place for place in total if total[place] >= least), key=lambda place: (-total[place], place))
         found: list[list[int]] = []
         while left:
