@@ -154,7 +154,8 @@ def _arrows(core: Core) -> dict[int, str]:
 def _arguments(core: Core, is_all: bool) -> Iterator[tuple[int, str]]:
     """uid and recorded arguments as JSON of the events that have some: all, or those that tables are made of."""
     c = core.columns
-    kinds = [kind for kind in ARGUMENTS_OF_TABLES if kind is not Kind.Op or core.programs is not None]
+    lacks = {Kind.Op: core.programs is None, Kind.RuntimeCall: not any(name.startswith("hip") for name in core.names)}
+    kinds = [kind for kind in ARGUMENTS_OF_TABLES if not lacks.get(kind)]
     rows = np.arange(len(c)) if is_all else rows_of_kind(c, kinds)
     rows = rows[np.argsort(c.uid[rows])]
     kind_of = dict(zip(c.uid[rows].tolist(), c.kind[rows].tolist(), strict=True))

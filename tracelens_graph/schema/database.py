@@ -145,6 +145,7 @@ EVENT_PROPERTIES = (
 
 ARGUMENTS_OF_TABLES: Mapping[Kind, tuple[str, ...]] = {
     Kind.Op: ("pass",),
+    Kind.RuntimeCall: ("grid", "block"),
     **dict.fromkeys(
         GPU_KINDS,
         (
@@ -156,7 +157,7 @@ ARGUMENTS_OF_TABLES: Mapping[Kind, tuple[str, ...]] = {
     Kind.MemoryEvent: ("Device Type", "Device Id", "Addr", "Total Allocated", "Total Reserved", "Before History"),
 }  # fmt: skip
 """Kind of event -> the recorded arguments of it that tables are made of: with them a pulled graph answers as its trace
-does. Those of ops are of JAX."""
+does. Those of ops are of JAX, those of runtime calls of ROCm."""
 
 RATES = (
     "matrix_fp64", "matrix_fp32", "matrix_tf32", "matrix_fp16", "matrix_bf16", "matrix_fp8", "matrix_fp4",
