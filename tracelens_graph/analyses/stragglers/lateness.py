@@ -268,8 +268,9 @@ class _Cause:
         return steps > 1 and len(places) > 1 and 2 * times <= len(places) * steps
 
     def culprits(self) -> list[list[int]]:
-        """Ranks that are late together in about the same steps, the least half as much as the most; or in turn."""
+        """Ranks that are late together in about the same steps, or in turn, the least half as much as the most."""
         total = {place: sum(of.values()) for place, of in self._of_rank.items()}
+        mean = {place: ns / len(self._of_rank[place]) for place, ns in total.items()}
         least = SMALL_PERCENT / 100 * max(total.values()) if self._sound is None else 0.0
         if self._sound is None and self._kind == COMPUTATION:  # durations on GPUs vary by chance, on all ranks
             usual = sorted([*[0] * (self._ranks - len(total)), *total.values()])[(self._ranks - 1) // 2]
@@ -278,7 +279,8 @@ class _Cause:
         found: list[list[int]] = []
         while left:
             first = self._of_rank[left[0]].keys()
-            same = left if self.in_turn(left) else [
+            alike = [place for place in left if 2 * mean[place] >= mean[left[0]]]
+            same = alike if self.in_turn(alike) else [
                 place for place in left
                 if 2 * total[place] >= total[left[0]]
                 and 2 * len(first & self._of_rank[place].keys()) > len(first | self._of_rank[place].keys())
