@@ -187,7 +187,7 @@ def test_steps_have_the_time_of_the_step_summary(path: Path) -> None:
 
 def test_host_time_with_the_part_during_which_the_gpu_was_idle() -> None:
     core = load_core([
-        span("python_function", "train.py(1): main", 0, 100),
+        span("user_annotation", "ProfilerStep#1", 0, 100), span("python_function", "train.py(1): main", 0, 100),
         span("python_function", "torch/nn/modules/module.py(1): _call_impl", 5, 60),
         span("python_function", "nn.Module: Linear_0", 10, 20), span("cpu_op", "aten::mm", 12, 10),
         span("cuda_runtime", "cudaLaunchKernel", 14, 2, correlation=1),
